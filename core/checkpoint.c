@@ -1,0 +1,480 @@
+/* SPDX-License-Identifier: MIT */
+/* From a table of tensors to the weights of a model: which tensor plays which role, and whether it has the shape the
+ * config gives it. */
+#include "core/checkpoint.h"
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/shards.h"
+
+struct plumb_checkpoint {
+	struct plumb_shards *shards;
+	struct plumb_model model;
+};
+
+/* The first failure is kept in status; after it nothing is bound any more. */
+struct binder {
+	const struct plumb_shards *shards;
+	const struct plumb_config *cfg;
+	const char *prefix; /* of every tensor but lm_head.weight */
+	bool *bound;        /* (tensors) has a role */
+	struct plumb_error *err;
+	int status;
+};
+
+struct shape {
+	int rank;
+	int64_t dim[3];
+};
+
+static struct shape vector(int64_t n)
+{
+	return (struct shape){1, {n}};
+}
+
+static struct shape matrix(int64_t rows, int64_t cols)
+{
+	return (struct shape){2, {rows, cols}};
+}
+
+/* A depthwise conv has one input channel a group. */
+static struct shape conv(int64_t channels, int64_t taps)
+{
+	return (struct shape){3, {channels, 1, taps}};
+}
+
+static struct shape stack(int64_t count, int64_t rows, int64_t cols)
+{
+	return (struct shape){3, {count, rows, cols}};
+}
+
+static const char *show_shape(struct shape s, char text[192])
+{
+	struct plumb_tensor t = {.rank = s.rank};
+	memcpy(t.dim, s.dim, sizeof s.dim);
+	return plumb_tensor_shape(&t, text);
+}
+
+static bool same_shape(const struct plumb_tensor *t, struct shape s)
+{
+	return t->rank == s.rank && memcmp(t->dim, s.dim, (size_t)s.rank * sizeof s.dim[0]) == 0;
+}
+
+static bool is_weight_dtype(enum plumb_dtype dtype, enum plumb_format *format)
+{
+	switch (dtype) {
+	case PLUMB_DTYPE_F32:
+		*format = PLUMB_F32;
+		return true;
+	case PLUMB_DTYPE_F16:
+		*format = PLUMB_F16;
+		return true;
+	case PLUMB_DTYPE_BF16:
+		*format = PLUMB_BF16;
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* The longest name has 90 bytes. */
+enum { NAME_BYTES = 160 };
+
+/* The tensor of that name, marked as bound, or NULL. */
+static const struct plumb_tensor *look_up(struct binder *b, const char *name)
+{
+	size_t place;
+	const struct plumb_tensor *t = plumb_shards_find(b->shards, name, &place);
+	if (t)
+		b->bound[place] = true;
+	return t;
+}
+
+/* The tensor of that name, with a dtype a weight may have and the given shape. */
+static const struct plumb_tensor *need(struct binder *b, const char *name, struct shape shape, enum plumb_format *format)
+{
+	char expected[192], found[192];
+	const struct plumb_tensor *t = look_up(b, name);
+	if (!t)
+		b->status = plumb_fail(b->err, PLUMB_BAD_INPUT, "%s: tensor %s is missing, expected it with shape %s",
+			b->shards->dir, name, show_shape(shape, expected));
+	else if (!is_weight_dtype(t->dtype, format))
+		/* before the shape: packed formats have another one */
+		b->status = plumb_fail(b->err, PLUMB_BAD_INPUT, "%s: tensor %s has dtype %s, expected BF16, F16 or F32", t->file,
+			name, plumb_dtype_name(t->dtype));
+	else if (!same_shape(t, shape))
+		b->status = plumb_fail(b->err, PLUMB_BAD_INPUT, "%s: tensor %s has shape %s, expected %s", t->file, name,
+			plumb_tensor_shape(t, found), show_shape(shape, expected));
+	return b->status ? NULL : t;
+}
+
+static void bind_named(struct binder *b, struct plumb_weight *w, struct shape shape, const char *name)
+{
+	enum plumb_format format;
+	const struct plumb_tensor *t = b->status ? NULL : need(b, name, shape, &format);
+	if (!t)
+		return;
+	w->format = format;
+	w->rows = shape.rank == 1 ? 1 : shape.dim[0];
+	w->cols = shape.dim[shape.rank - 1];
+	w->data = t->data;
+}
+
+/* Bind w to tensor PREFIX SITE.format. site: "" or what stands between, e.g. "layers.3.mlp.". */
+__attribute__((format(printf, 5, 6))) static void bind(
+	struct binder *b, struct plumb_weight *w, struct shape shape, const char *site, const char *format, ...)
+{
+	char name[NAME_BYTES];
+	va_list ap;
+	int n = snprintf(name, sizeof name, "%s%s", b->prefix, site);
+	va_start(ap, format);
+	vsnprintf(name + n, sizeof name - (size_t)n, format, ap);
+	va_end(ap);
+	bind_named(b, w, shape, name);
+}
+
+static bool exists(const struct binder *b, const char *site, const char *name)
+{
+	char full[NAME_BYTES];
+	snprintf(full, sizeof full, "%s%s%s", b->prefix, site, name);
+	return plumb_shards_find(b->shards, full, NULL) != NULL;
+}
+
+static struct plumb_weight *new_bank(struct binder *b, int64_t count)
+{
+	struct plumb_weight *bank = b->status ? NULL : calloc((size_t)count, sizeof *bank);
+	if (!bank && !b->status)
+		b->status = plumb_fail(b->err, PLUMB_BAD_INPUT, "%s: no memory for %lld matrices", b->shards->dir,
+			(long long)count);
+	return bank;
+}
+
+static void bind_hc(struct binder *b, struct plumb_hc_weights *w, const char *site, bool injects)
+{
+	const struct plumb_config *c = b->cfg;
+	int64_t wide = c->streams * c->hidden;
+	bind(b, &w->norm, vector(wide), site, "hc_norm.weight");
+	bind(b, &w->down, matrix(c->low_rank, wide), site, "input_mix_weight_down.weight");
+	bind(b, &w->up, matrix(wide, c->low_rank), site, "input_mix_weight_up.weight");
+	if (injects)
+		bind(b, &w->inject, matrix(c->streams, wide), site, "block_inject_weight.weight");
+}
+
+static void bind_gdn(struct binder *b, struct plumb_gdn_weights *w, const char *site)
+{
+	const struct plumb_config *c = b->cfg;
+	int64_t values = c->gdn_value_heads * c->gdn_value_dim;
+	bind(b, &w->qkv, matrix(plumb_gdn_channels(c), c->hidden), site, "in_proj_qkv.weight");
+	bind(b, &w->z, matrix(values, c->hidden), site, "in_proj_z.weight");
+	bind(b, &w->b, matrix(c->gdn_value_heads, c->hidden), site, "in_proj_b.weight");
+	bind(b, &w->a, matrix(c->gdn_value_heads, c->hidden), site, "in_proj_a.weight");
+	bind(b, &w->conv, conv(plumb_gdn_channels(c), c->gdn_conv_taps), site, "conv1d.weight");
+	bind(b, &w->a_log, vector(c->gdn_value_heads), site, "A_log");
+	bind(b, &w->dt_bias, vector(c->gdn_value_heads), site, "dt_bias");
+	bind(b, &w->norm, vector(c->gdn_value_dim), site, "norm.weight");
+	bind(b, &w->out, matrix(c->hidden, values), site, "out_proj.weight");
+}
+
+static void bind_attention(struct binder *b, struct plumb_attention_weights *w, const char *site)
+{
+	const struct plumb_config *c = b->cfg;
+	int64_t queries = c->q_heads * c->head_dim, keys = c->kv_heads * c->head_dim;
+	bind(b, &w->q, matrix(2 * queries, c->hidden), site, "q_proj.weight");
+	bind(b, &w->k, matrix(keys, c->hidden), site, "k_proj.weight");
+	bind(b, &w->v, matrix(keys, c->hidden), site, "v_proj.weight");
+	bind(b, &w->q_norm, vector(c->head_dim), site, "q_norm.weight");
+	bind(b, &w->k_norm, vector(c->head_dim), site, "k_norm.weight");
+	bind(b, &w->out, matrix(c->hidden, queries), site, "o_proj.weight");
+	bind(b, &w->index_qk, matrix((c->index_heads + 1) * c->index_dim, c->hidden), site, "indexer.index_qk_proj.weight");
+	bind(b, &w->index_q_norm, vector(c->index_dim), site, "indexer.q_layernorm.weight");
+	bind(b, &w->index_k_norm, vector(c->index_dim), site, "indexer.k_layernorm.weight");
+}
+
+/* Rows [first, first + rows) of a stack, counted through all its matrices. */
+static struct plumb_weight slice(const struct plumb_weight *stacked, int64_t first, int64_t rows)
+{
+	size_t row_bytes = plumb_format_row_bytes(stacked->format, stacked->cols);
+	return (struct plumb_weight){stacked->format, rows, stacked->cols,
+		(const unsigned char *)stacked->data + (size_t)first * row_bytes};
+}
+
+/* All experts in two tensors (no .weight at the end), the rows of gate before those of up. */
+static void bind_stacked_experts(struct binder *b, struct plumb_moe_weights *w, const char *site)
+{
+	const struct plumb_config *c = b->cfg;
+	int64_t inner = c->expert_inner;
+	struct plumb_weight gate_up = {0}, down = {0};
+	bind(b, &gate_up, stack(c->experts, 2 * inner, c->hidden), site, "experts.gate_up_proj");
+	bind(b, &down, stack(c->experts, c->hidden, inner), site, "experts.down_proj");
+	for (int64_t e = 0; e < c->experts && !b->status; e++) {
+		w->gate[e] = slice(&gate_up, e * 2 * inner, inner);
+		w->up[e] = slice(&gate_up, e * 2 * inner + inner, inner);
+		w->down[e] = slice(&down, e * c->hidden, c->hidden);
+	}
+}
+
+static void bind_moe(struct binder *b, struct plumb_moe_weights *w, const char *site)
+{
+	const struct plumb_config *c = b->cfg;
+	/* The router first: once it is there with E rows, E is no number that only the config claims. */
+	bind(b, &w->router, matrix(c->experts, c->hidden), site, "gate.weight");
+	bind(b, &w->shared_router, matrix(1, c->hidden), site, "shared_expert_gate.weight");
+	bind(b, &w->shared_gate, matrix(c->shared_inner, c->hidden), site, "shared_expert.gate_proj.weight");
+	bind(b, &w->shared_up, matrix(c->shared_inner, c->hidden), site, "shared_expert.up_proj.weight");
+	bind(b, &w->shared_down, matrix(c->hidden, c->shared_inner), site, "shared_expert.down_proj.weight");
+	w->gate = new_bank(b, c->experts);
+	w->up = new_bank(b, c->experts);
+	w->down = new_bank(b, c->experts);
+	if (b->status)
+		return;
+	if (exists(b, site, "experts.gate_up_proj") || exists(b, site, "experts.down_proj")) {
+		bind_stacked_experts(b, w, site);
+		return;
+	}
+	for (int64_t e = 0; e < c->experts && !b->status; e++) {
+		bind(b, &w->gate[e], matrix(c->expert_inner, c->hidden), site, "experts.%lld.gate_proj.weight", (long long)e);
+		bind(b, &w->up[e], matrix(c->expert_inner, c->hidden), site, "experts.%lld.up_proj.weight", (long long)e);
+		bind(b, &w->down[e], matrix(c->hidden, c->expert_inner), site, "experts.%lld.down_proj.weight", (long long)e);
+	}
+}
+
+/* Compare a stored I64 constant with the computed one. Stored ones are optional: they say how the table was hashed, and a
+ * config that leads to others would look up other rows than the ones that were trained. */
+static void check_constant(struct binder *b, const char *site, const char *name, const int64_t *expected, int count)
+{
+	char full[NAME_BYTES], shape[192], wanted[192];
+	snprintf(full, sizeof full, "%s%sple_embedding.%s", b->prefix, site, name);
+	const struct plumb_tensor *t = b->status ? NULL : look_up(b, full);
+	if (!t)
+		return;
+	if (t->dtype != PLUMB_DTYPE_I64 || !same_shape(t, vector(count))) {
+		b->status = plumb_fail(b->err, PLUMB_BAD_INPUT, "%s: tensor %s is %s %s, expected I64 %s", t->file, full,
+			plumb_dtype_name(t->dtype), plumb_tensor_shape(t, shape), show_shape(vector(count), wanted));
+		return;
+	}
+	for (int i = 0; i < count && !b->status; i++) {
+		int64_t stored;
+		memcpy(&stored, t->data + (size_t)i * sizeof stored, sizeof stored);
+		if (stored != expected[i])
+			b->status = plumb_fail(b->err, PLUMB_BAD_INPUT,
+				"%s: tensor %s[%d] is %lld, expected %lld from seed, vocab_size and the n-gram fields of config.json",
+				t->file, full, i, (long long)stored, (long long)expected[i]);
+	}
+}
+
+/* Rows of a table tensor: any number, so that its shape can be asked for with it. */
+static int64_t table_rows(const struct binder *b, const char *site, const char *name)
+{
+	char full[NAME_BYTES];
+	snprintf(full, sizeof full, "%s%sple_embedding.ngram_embedding.%s", b->prefix, site, name);
+	const struct plumb_tensor *t = plumb_shards_find(b->shards, full, NULL);
+	return !t ? -1 : t->rank > 0 ? t->dim[0] : 0;
+}
+
+/* The n-gram table: ngram_embedding.weight, or shard_0, shard_1, ... cut from it by rows; how many shards there are is
+ * what the files say (split_ngram_parts is what the last save was asked for). Row r of the table is row r % shard_rows
+ * of shard r / shard_rows, so only the last may be shorter. */
+static void bind_table(struct binder *b, struct plumb_ple_weights *w, const char *site)
+{
+	int64_t width = b->cfg->ple_dim / plumb_ngram_heads(b->cfg), total = 0;
+	char name[48] = "weight";
+	bool whole = table_rows(b, site, name) >= 0;
+
+	if (b->status)
+		return;
+	for (w->shards = 0; !whole; w->shards++) {
+		snprintf(name, sizeof name, "shard_%lld.weight", (long long)w->shards);
+		if (table_rows(b, site, name) < 0)
+			break;
+	}
+	if (whole)
+		w->shards = 1;
+	w->table = new_bank(b, w->shards + 1);
+	for (int64_t i = 0; i < w->shards && !b->status; i++) {
+		if (!whole)
+			snprintf(name, sizeof name, "shard_%lld.weight", (long long)i);
+		int64_t rows = table_rows(b, site, name);
+		if (i == 0)
+			w->shard_rows = rows;
+		bool last = i == w->shards - 1;
+		if (rows < 1 || rows > w->shard_rows || (!last && rows != w->shard_rows))
+			b->status = plumb_fail(b->err, PLUMB_BAD_INPUT,
+				"%s: tensor %s%sple_embedding.ngram_embedding.%s has %lld rows, expected %lld as in shard 0%s", b->shards->dir,
+				b->prefix, site, name, (long long)rows, (long long)w->shard_rows, last ? " or fewer, at least 1" : "");
+		bind(b, &w->table[i], matrix(rows, width), site, "ple_embedding.ngram_embedding.%s", name);
+		total += rows;
+	}
+	if (b->status || total == w->ngram.rows)
+		return;
+	if (total < w->ngram.rows && !whole)
+		b->status = plumb_fail(b->err, PLUMB_BAD_INPUT,
+			"%s: tensor %s%sple_embedding.ngram_embedding.shard_%lld.weight is missing: the shards before it have %lld rows, "
+			"expected %lld in all",
+			b->shards->dir, b->prefix, site, (long long)w->shards, (long long)total, (long long)w->ngram.rows);
+	else
+		b->status = plumb_fail(b->err, PLUMB_BAD_INPUT,
+			"%s: tensors %s%sple_embedding.ngram_embedding.* have %lld rows in %lld parts, expected %lld", b->shards->dir,
+			b->prefix, site, (long long)total, (long long)w->shards, (long long)w->ngram.rows);
+}
+
+static void bind_ple(struct binder *b, struct plumb_ple_weights *w, const char *site, int q)
+{
+	const struct plumb_config *c = b->cfg;
+	int64_t wide = c->streams * c->hidden;
+	if (!b->status)
+		b->status = plumb_ngram_constants(c, q, &w->ngram, b->err);
+	check_constant(b, site, "layer_multipliers", w->ngram.multiplier, c->ngram);
+	check_constant(b, site, "ngram_heads_vocab_sizes", w->ngram.prime, plumb_ngram_heads(c));
+	check_constant(b, site, "ngram_heads_offsets", w->ngram.offset, plumb_ngram_heads(c));
+	bind_table(b, w, site);
+	bind(b, &w->key_proj, matrix(wide, c->ple_dim), site, "key_proj.weight");
+	bind(b, &w->value_proj, matrix(c->hidden, c->ple_dim), site, "value_proj.weight");
+	bind(b, &w->norm_key, vector(wide), site, "norm_key.weight");
+	bind(b, &w->norm_query, vector(wide), site, "norm_query.weight");
+	bind(b, &w->norm_conv, vector(wide), site, "norm_conv.weight");
+	bind(b, &w->conv, conv(wide, c->ple_conv_taps), site, "conv1d.weight");
+}
+
+static void bind_layer(struct binder *b, struct plumb_layer_weights *w, int layer)
+{
+	char site[64];
+	snprintf(site, sizeof site, "layers.%d.attn_hyper_connection.", layer);
+	bind_hc(b, &w->attn_hc, site, true);
+	snprintf(site, sizeof site, "layers.%d.mlp_hyper_connection.", layer);
+	bind_hc(b, &w->mlp_hc, site, true);
+	if (b->cfg->kind[layer] == PLUMB_LAYER_GDN) {
+		snprintf(site, sizeof site, "layers.%d.linear_attn.", layer);
+		bind_gdn(b, &w->gdn, site);
+	} else {
+		snprintf(site, sizeof site, "layers.%d.self_attn.", layer);
+		bind_attention(b, &w->attention, site);
+	}
+	snprintf(site, sizeof site, "layers.%d.mlp.", layer);
+	bind_moe(b, &w->moe, site);
+
+	int q = plumb_ple_of_layer(b->cfg, layer);
+	if (q < 0 || b->status)
+		return;
+	if (!(w->ple = calloc(1, sizeof *w->ple))) {
+		b->status = plumb_fail(b->err, PLUMB_BAD_INPUT, "%s: no memory for PLE weights", b->shards->dir);
+		return;
+	}
+	snprintf(site, sizeof site, "layers.%d.ple.", layer);
+	bind_ple(b, w->ple, site, q);
+}
+
+/* Parts of the released checkpoints that a text decoder does not use: the draft model and the vision tower. */
+static bool is_skipped(const char *name)
+{
+	static const char *const prefixes[] = {"mtp.", "model.mtp.", "model.language_model.mtp.", "visual.", "model.visual.",
+		"vision_tower.", "model.vision_tower."};
+	for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++)
+		if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0)
+			return true;
+	return false;
+}
+
+/* A tensor without a role means that this is not the model the config describes: say so instead of computing another. */
+static void check_all_bound(struct binder *b)
+{
+	for (size_t i = 0; i < b->shards->tensors && !b->status; i++) {
+		const struct plumb_tensor *t = b->shards->tensor[i];
+		char shape[192];
+		if (!b->bound[i] && !is_skipped(t->name))
+			b->status = plumb_fail(b->err, PLUMB_BAD_INPUT,
+				"%s: tensor %.200s (%s %s) is unknown, expected only tensors that config.json asks for", t->file, t->name,
+				plumb_dtype_name(t->dtype), plumb_tensor_shape(t, shape));
+	}
+}
+
+/* Which of the two prefixes the files use. The config's model_type says which one to expect; either is taken, since an
+ * export may keep the one and change the other. */
+static const char *find_prefix(const struct plumb_shards *shards, bool nested)
+{
+	static const char *const prefixes[] = {"model.", "model.language_model."};
+	for (int i = 0; i < 2; i++) {
+		char name[NAME_BYTES];
+		const char *prefix = prefixes[nested ? 1 - i : i];
+		snprintf(name, sizeof name, "%sembed_tokens.weight", prefix);
+		if (plumb_shards_find(shards, name, NULL))
+			return prefix;
+	}
+	return prefixes[nested];
+}
+
+static int bind_model(struct plumb_checkpoint *ck, struct plumb_error *err)
+{
+	struct plumb_model *m = &ck->model;
+	const struct plumb_config *c = &m->cfg;
+	struct binder b = {
+		.shards = ck->shards,
+		.cfg = c,
+		.prefix = find_prefix(ck->shards, c->nested),
+		.bound = calloc(ck->shards->tensors + 1, sizeof(bool)),
+		.err = err,
+	};
+	m->layer = calloc((size_t)c->layers, sizeof *m->layer);
+	if (!b.bound || !m->layer) {
+		b.status = plumb_fail(err, PLUMB_BAD_INPUT, "%s: no memory for %d layers", ck->shards->dir, c->layers);
+		goto done;
+	}
+	bind(&b, &m->embed, matrix(c->vocab, c->hidden), "", "embed_tokens.weight");
+	bind_named(&b, &m->lm_head, matrix(c->vocab, c->hidden), "lm_head.weight");
+	bind_hc(&b, &m->mixer, "hyper_connection_mixer.", false);
+	for (int i = 0; i < c->layers; i++)
+		bind_layer(&b, &m->layer[i], i);
+	check_all_bound(&b);
+done:
+	free(b.bound);
+	return b.status;
+}
+
+int plumb_checkpoint_open(const char *dir, struct plumb_checkpoint **out, struct plumb_error *err)
+{
+	int status;
+	char *config_path = NULL;
+	struct plumb_checkpoint *ck = calloc(1, sizeof *ck);
+
+	if (!ck || asprintf(&config_path, "%s/config.json", dir) < 0) {
+		config_path = NULL;
+		status = plumb_fail(err, PLUMB_BAD_INPUT, "%s: no memory", dir);
+		goto done;
+	}
+	if ((status = plumb_config_read(config_path, &ck->model.cfg, err)) ||
+		(status = plumb_shards_open(dir, &ck->shards, err)) || (status = bind_model(ck, err)))
+		goto done;
+	*out = ck;
+	ck = NULL;
+done:
+	free(config_path);
+	plumb_checkpoint_close(ck);
+	return status;
+}
+
+const struct plumb_model *plumb_checkpoint_model(const struct plumb_checkpoint *checkpoint)
+{
+	return &checkpoint->model;
+}
+
+void plumb_checkpoint_close(struct plumb_checkpoint *checkpoint)
+{
+	if (!checkpoint)
+		return;
+	struct plumb_model *m = &checkpoint->model;
+	for (int i = 0; m->layer && i < m->cfg.layers; i++) {
+		struct plumb_layer_weights *w = &m->layer[i];
+		free(w->moe.gate);
+		free(w->moe.up);
+		free(w->moe.down);
+		if (w->ple)
+			free(w->ple->table);
+		free(w->ple);
+	}
+	free(m->layer);
+	plumb_shards_close(checkpoint->shards);
+	free(checkpoint);
+}

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT */
+/* The full-model decoder: the order of ops, the buffers between them, and the state they leave behind. It runs one
+ * token or T tokens at once from whatever functions its plan names. It knows no set. */
+#ifndef PLUMB_CORE_DECODER_H
+#define PLUMB_CORE_DECODER_H
+
+#include "core/cache.h"
+#include "core/model.h"
+#include "core/op.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Which function runs an op. */
+struct plumb_binding {
+	const struct plumb_set *set; /* for messages and for telling sets apart */
+	void *device;                /* becomes env->device of the call */
+};
+
+/* A binding for every layer and op; ops outside the layers (embed, final mixer, lm_head, argmax) use row L. */
+struct plumb_plan {
+	int layers;                    /* L */
+	struct plumb_binding *binding; /* (L + 1, PLUMB_OP_COUNT) */
+};
+int plumb_plan_create(
+	const struct plumb_config *cfg, struct plumb_binding all, struct plumb_plan *out, struct plumb_error *err);
+void plumb_plan_free(struct plumb_plan *plan);
+/* Bind one op in layers first..last (inclusive, row L = outside the layers). */
+void plumb_plan_bind(struct plumb_plan *plan, enum plumb_op op, int first, int last, struct plumb_binding binding);
+
+/* The use of a hyper-connection op. */
+enum plumb_site {
+	PLUMB_SITE_NONE,
+	PLUMB_SITE_ATTN,  /* before and after the mixer of a layer */
+	PLUMB_SITE_MLP,   /* before and after its MoE */
+	PLUMB_SITE_FINAL, /* the final mixer */
+};
+
+/* One call of one op, as observers see it. */
+struct plumb_call {
+	enum plumb_op op;
+	int layer; /* 0-based; L for ops outside the layers */
+	enum plumb_site site;
+	int64_t position; /* of row 0 */
+	int64_t T;
+	const struct plumb_env *env;
+	const struct plumb_binding *binding;
+	const void *args; /* the op's argument struct; all pointers are host pointers */
+};
+
+/* Called around every op. before sees inputs and state; after sees the outputs and may overwrite them in place.
+ * A status other than PLUMB_OK ends the step and is returned by it. */
+struct plumb_observer {
+	int (*before)(void *self, const struct plumb_call *call); /* may be NULL */
+	int (*after)(void *self, const struct plumb_call *call);  /* may be NULL */
+	void *self;
+};
+
+/* What a decoder keeps between tokens. */
+struct plumb_gdn_state {
+	float *window; /* (Kc, C) ring, row p mod Kc */
+	float *s;      /* (Hv, Dv, Dk) */
+};
+struct plumb_attention_state {
+	struct plumb_cache keys, values; /* (P, Hkv*Dh) */
+	struct plumb_cache raw_keys;     /* (P, Di) */
+	struct plumb_cache block_keys;   /* (NB, Di) */
+};
+struct plumb_ple_state {
+	float *window;    /* (W, S*D) ring, row p mod W */
+	int64_t *history; /* (G-1) */
+};
+struct plumb_layer_state {
+	struct plumb_gdn_state gdn;
+	struct plumb_attention_state attention;
+	struct plumb_ple_state ple;
+};
+
+struct plumb_decoder_options {
+	enum plumb_policy policy;
+	enum plumb_ties ties;
+	int64_t capacity;    /* P; rounded up to whole pages; default 4096, at most max_positions */
+	int page_tokens;     /* a multiple of B; default the least multiple of B that is >= 64 */
+	uint64_t page_seed;  /* 0: pages in order; else shuffled by this seed (results do not change) */
+	int max_rows;        /* rows of one pass, longer prompts are cut; default 64 */
+	bool all_logits;     /* logits of every row, else of the last row of a step */
+	bool traces;         /* ask ops for their trace outputs */
+};
+
+struct plumb_decoder;
+
+/* model: borrowed, must outlive the decoder. plan: copied. options: NULL for defaults (policy f32, ties lower).
+ * Errors: PLUMB_BAD_INPUT for sizes out of range or memory that cannot be had. */
+int plumb_decoder_create(const struct plumb_model *model, const struct plumb_plan *plan,
+	const struct plumb_decoder_options *options, struct plumb_decoder **out, struct plumb_error *err);
+void plumb_decoder_destroy(struct plumb_decoder *decoder);
+
+/* Forget everything: position 0, zero state. */
+void plumb_decoder_reset(struct plumb_decoder *decoder);
+
+/* At most one observer; NULL removes it. */
+void plumb_decoder_observe(struct plumb_decoder *decoder, const struct plumb_observer *observer);
+
+/* Run T tokens from the current position. token: (T) ids.
+ * Errors: PLUMB_BAD_INPUT for a token outside the vocabulary or a position beyond the capacity (nothing has run then);
+ * else the status of a failed op or observer. */
+int plumb_decoder_step(struct plumb_decoder *decoder, const int32_t *token, int64_t T, struct plumb_error *err);
+
+/* Of the last pass: rows of logits held (max_rows at most), the logits (rows, V), and their argmax (rows). */
+int64_t plumb_decoder_rows(const struct plumb_decoder *decoder);
+const float *plumb_decoder_logits(const struct plumb_decoder *decoder);
+const int32_t *plumb_decoder_tokens(const struct plumb_decoder *decoder);
+
+int64_t plumb_decoder_position(const struct plumb_decoder *decoder);
+struct plumb_layer_state *plumb_decoder_state(struct plumb_decoder *decoder, int layer);
+const struct plumb_env *plumb_decoder_env(const struct plumb_decoder *decoder);
+const float *plumb_decoder_rope(const struct plumb_decoder *decoder); /* (P, 2, Dr/2) */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT */
+/* The op: the unit that is swapped, compared, timed and bisected.
+ *
+ * An op is called with an environment and a struct of arguments; core/ops/NAME.h holds the struct and the contract of
+ * each. The table below describes every member of every argument struct, so that generic code (guards, digests, cases,
+ * device copies, user kernels) needs to know no op by name. */
+#ifndef PLUMB_CORE_OP_H
+#define PLUMB_CORE_OP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/config.h"
+#include "core/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum plumb_op {
+	PLUMB_EMBED,
+	PLUMB_PLE_EMBED,
+	PLUMB_PLE_GATE,
+	PLUMB_PLE_CONV,
+	PLUMB_HC_NORM_DOWN,
+	PLUMB_HC_UP_MIX,
+	PLUMB_HC_INJECT,
+	PLUMB_GDN_IN_PROJ,
+	PLUMB_GDN_CONV,
+	PLUMB_GDN_RECURRENCE,
+	PLUMB_GDN_NORM_GATE,
+	PLUMB_GDN_OUT_PROJ,
+	PLUMB_ATTN_IN_PROJ,
+	PLUMB_ATTN_QK_ROPE,
+	PLUMB_QSA_PROJECT,
+	PLUMB_QSA_SCORE,
+	PLUMB_QSA_SELECT,
+	PLUMB_ATTN_DECODE,
+	PLUMB_ATTN_GATE,
+	PLUMB_ATTN_OUT_PROJ,
+	PLUMB_MOE_ROUTER,
+	PLUMB_MOE_GATE_UP,
+	PLUMB_MOE_DOWN,
+	PLUMB_LM_HEAD,
+	PLUMB_ARGMAX,
+	PLUMB_OP_COUNT,
+};
+
+/* Where activations are rounded. */
+enum plumb_policy {
+	PLUMB_POLICY_F32,  /* nowhere (binary32 storage only) */
+	PLUMB_POLICY_BF16, /* to bf16, nearest even, at exactly the points that model-spec.md writes as rne */
+};
+
+/* Which of equal values a top-k takes. */
+enum plumb_ties {
+	PLUMB_TIES_LOWER, /* larger value first, then lower index: the rule of both sets */
+	PLUMB_TIES_TORCH, /* what torch.topk on the CPU does (libstdc++ introselect): golden files made by transformers */
+};
+
+enum plumb_role {
+	PLUMB_IN,       /* read only */
+	PLUMB_OUT,      /* written in full, never read */
+	PLUMB_STATE,    /* read and partly written: caches and recurrent state */
+	PLUMB_WEIGHT,   /* read only, belongs to the model */
+	PLUMB_CONSTANT, /* read only, derived from the config (rope tables, hash constants) */
+};
+
+enum plumb_kind {
+	PLUMB_KIND_F32,    /* pointer to float */
+	PLUMB_KIND_I32,    /* pointer to int32_t */
+	PLUMB_KIND_I64,    /* pointer to int64_t */
+	PLUMB_KIND_WEIGHT, /* pointer to struct plumb_weight; shape is (N, K) */
+	PLUMB_KIND_BANK,   /* pointer to an array of struct plumb_weight; first dimension of the shape is the count */
+	PLUMB_KIND_CACHE,  /* pointer to struct plumb_cache; shape is (rows, width) */
+	PLUMB_KIND_NGRAM,  /* pointer to struct plumb_ngram (core/ops/ple.h); shape is (Hg), of each of its arrays */
+};
+
+struct plumb_operand {
+	const char *name;
+	enum plumb_role role;
+	enum plumb_kind kind;
+	size_t offset;     /* of the pointer in the argument struct */
+	const char *shape; /* letters of core/config.h, joined by '*' and '/', e.g. "T S*D"; 'n' = from the arguments */
+	size_t count;      /* bank whose size no config fixes: offset of its int64_t number of matrices; else 0 */
+	bool optional;     /* the pointer may be NULL: the op skips it */
+	bool trace;        /* an output nobody but the comparison needs: NULL in fast runs */
+};
+
+struct plumb_op_info {
+	const char *name;   /* "gdn_recurrence" */
+	const char *stage;  /* "gdn" */
+	const char *brief;  /* one line */
+	size_t args_size;   /* sizeof of the argument struct; its first member is int64_t T */
+	const struct plumb_operand *operand;
+	int operands;
+};
+
+/* The table of ops. */
+extern const struct plumb_op_info plumb_ops[PLUMB_OP_COUNT];
+
+/* Op by name; PLUMB_OP_COUNT when there is none. */
+enum plumb_op plumb_op_find(const char *name);
+
+/* Sizes that no config fixes. */
+struct plumb_extent {
+	int64_t T;        /* rows of this call */
+	int64_t capacity; /* P: positions of the caches */
+};
+
+/* Evaluate a shape string: dim receives up to 8 sizes.
+ * Returns the rank, or -1 when a letter is unknown (a defect of the table, found by the tests). */
+int plumb_shape_eval(const char *shape, const struct plumb_config *cfg, const struct plumb_extent *extent, int64_t dim[8]);
+
+/* Number of elements of a shape. */
+int64_t plumb_shape_count(const char *shape, const struct plumb_config *cfg, const struct plumb_extent *extent);
+
+/* What an op knows besides its arguments. */
+struct plumb_env {
+	const struct plumb_config *cfg;
+	enum plumb_policy policy;
+	enum plumb_ties ties;
+	int64_t capacity;        /* P */
+	bool unrounded;          /* reference only: leave out the last rounding of each output (shows how near a value
+	                            lies to a rounding boundary); the value written is then binary32 */
+	struct plumb_error *err; /* message of a failed call */
+	void *device;            /* of the set: stream, simt schedule, ...; NULL for ref */
+};
+
+/* An implementation of an op. args points at the op's argument struct.
+ * Returns PLUMB_OK or a status with env->err set; outputs are then undefined. */
+typedef int plumb_op_fn(const struct plumb_env *env, const void *args);
+
+/* A set: one function an op. */
+struct plumb_set {
+	const char *name; /* "ref" or "opt" */
+	plumb_op_fn *op[PLUMB_OP_COUNT];
+};
+
+#ifdef __cplusplus
+}
+#endif
+#endif

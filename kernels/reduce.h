@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+/* The declared reduction orders (core/order.h) for a warp. Device code only.
+ *
+ * strided(W): lane l owns the W/32 neighbouring accumulators l*W/32 .., so that with W = 256 it consumes 8 values in a row
+ * (16 bytes of bf16) and with W = 128 four (16 bytes of binary32). The neighbour-first tree is then pairs inside the lane,
+ * and xor shuffles by 1, 2, 4, 8, 16; addition commutes, so every lane ends with the same bits. */
+#ifndef PLUMB_KERNELS_REDUCE_H
+#define PLUMB_KERNELS_REDUCE_H
+
+#include "core/numeric.h"
+#include "core/order.h"
+#include "core/weight.h"
+#include "kernels/device.h"
+
+#define PLUMB_FULL_WARP 0xffffffffu
+
+/* The loop behind it is unrolled by nvcc; other compilers decide for themselves. */
+#ifdef __CUDACC__
+#define PLUMB_UNROLL _Pragma("unroll")
+#else
+#define PLUMB_UNROLL
+#endif
+
+/* Sum the accumulators of a warp. All 32 lanes call it; all get the sum. */
+template <int PerLane> static __device__ __forceinline__ float plumb_warp_tree(const float (&acc)[PerLane])
+{
+	float t[PerLane];
+PLUMB_UNROLL
+	for (int j = 0; j < PerLane; j++)
+		t[j] = acc[j];
+PLUMB_UNROLL
+	for (int width = 1; width < PerLane; width *= 2)
+PLUMB_UNROLL
+		for (int j = 0; j < PerLane; j += 2 * width)
+			t[j] = t[j] + t[j + width];
+	float sum = t[0];
+PLUMB_UNROLL
+	for (int offset = 1; offset < 32; offset *= 2)
+		sum = sum + __shfl_xor_sync(PLUMB_FULL_WARP, sum, offset);
+	return sum;
+}
+
+/* Add the products a[k]*b[k], k0 <= k < k1, of binary32 vectors to the lane's accumulators; k0 is a multiple of the width.
+ * A and B are pointers to float: global, or shared (PLUMB_SHARED_PTR). */
+template <int PerLane, typename A, typename B>
+static __device__ __forceinline__ void plumb_lane_products(A a, B b, int64_t k0, int64_t k1, float (&acc)[PerLane])
+{
+	const int lane = threadIdx.x % 32;
+	for (int64_t k = k0 + lane * PerLane; k < k1; k += 32 * PerLane)
+PLUMB_UNROLL
+		for (int j = 0; j < PerLane; j++)
+			if (k + j < k1)
+				acc[j] = fmaf(a[k + j], b[k + j], acc[j]);
+}
+
+/* strided(32*PerLane) dot product of n values. */
+template <int PerLane, typename A, typename B>
+static __device__ __forceinline__ float plumb_warp_dot(A a, B b, int64_t n)
+{
+	float acc[PerLane] = {};
+	plumb_lane_products<PerLane>(a, b, 0, n, acc);
+	return plumb_warp_tree<PerLane>(acc);
+}
+
+/* A stored value as binary32. */
+static __device__ __forceinline__ float plumb_stored_value(int format, const void *data, int64_t i)
+{
+	switch (format) {
+	case PLUMB_F32:
+		return static_cast<const float *>(data)[i];
+	case PLUMB_F16:
+		return plumb_f16_to_f32(static_cast<const uint16_t *>(data)[i]);
+	default:
+		return plumb_bf16_to_f32(static_cast<const uint16_t *>(data)[i]);
+	}
+}
+
+/* rne of the contracts: the policy's rounding. */
+static __device__ __forceinline__ float plumb_rne(int bf16, float x)
+{
+	return bf16 ? plumb_round_bf16(x) : x;
+}
+
+#endif

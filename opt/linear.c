@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+#include "opt/linear.h"
+
+#include "core/order.h"
+#include "kernels/linear.h"
+#include "opt/device.h"
+
+int linear_opt(const struct plumb_env *env, const float *x, int64_t T, const struct linear_part *part, int parts)
+{
+	struct plumb_linear a = {
+		.cols = part[0].w->cols, .bf16 = env->policy == PLUMB_POLICY_BF16, .parts = parts,
+	};
+	int status = PLUMB_OK;
+
+	for (int p = 0; p < parts; p++)
+		a.rows += part[p].w->rows;
+	a.pieces = plumb_split_count(a.rows, a.cols);
+	for (int64_t t = 0; t < T && status == PLUMB_OK; t++) {
+		a.x = x + t * a.cols;
+		for (int p = 0; p < parts; p++) {
+			const struct plumb_weight *w = part[p].w;
+			a.part[p] = (struct plumb_linear_part){w->data, (int)w->format, w->rows, part[p].y + t * w->rows};
+		}
+		status = PLUMB_RUN(env, linear, &a);
+	}
+	return status;
+}

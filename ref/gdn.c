@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT */
+/* GDN: the gated delta net of model-spec 2.6. Contracts: core/ops/gdn.h. */
+#include "core/ops/gdn.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "ref/linear.h"
+#include "ref/ref.h"
+#include "ref/round.h"
+
+int gdn_in_proj_ref(const struct plumb_env *env, const void *args)
+{
+	const struct plumb_gdn_in_proj *a = args;
+	int status = linear_ref(env, a->w_qkv, a->x, a->T, a->qkv);
+	if (status == PLUMB_OK)
+		status = linear_ref(env, a->w_z, a->x, a->T, a->z);
+	if (status == PLUMB_OK)
+		status = linear_ref(env, a->w_b, a->x, a->T, a->b);
+	if (status == PLUMB_OK)
+		status = linear_ref(env, a->w_a, a->x, a->T, a->a);
+	return status;
+}
+
+int gdn_conv_ref(const struct plumb_env *env, const void *args)
+{
+	const struct plumb_gdn_conv *a = args;
+	int64_t C = plumb_gdn_channels(env->cfg);
+	int Kc = env->cfg->gdn_conv_taps;
+	float *w = scratch_ref(env, C * Kc, sizeof *w); /* (C, Kc) */
+
+	if (!w)
+		return PLUMB_BAD_INPUT;
+	for (int64_t ch = 0; ch < C; ch++)
+		plumb_weight_row(a->conv, ch, 0, Kc, w + ch * Kc);
+	for (int64_t t = 0; t < a->T; t++) {
+		int64_t p = *a->position + t;
+		for (int64_t ch = 0; ch < C; ch++) {
+			double sum = 0.0;
+			a->window[p % Kc * C + ch] = a->qkv[t * C + ch];
+			for (int j = 0; j < Kc; j++) { /* oldest tap first; positions before 0 are zero */
+				int64_t back = p - (Kc - 1 - j);
+				if (back >= 0)
+					sum += (double)w[ch * Kc + j] * (double)a->window[back % Kc * C + ch];
+			}
+			a->y[t * C + ch] = store(env, silu(rne(env, sum)));
+		}
+	}
+	free(w);
+	return PLUMB_OK;
+}
+
+/* x / sqrt(sum x^2 + 1e-6); 1e-6 is fixed in the model, not its rms_norm_eps. */
+static void l2_norm(const float *x, int64_t n, double *y)
+{
+	double sum = 0.0;
+	for (int64_t i = 0; i < n; i++)
+		sum += (double)x[i] * (double)x[i];
+	for (int64_t i = 0; i < n; i++)
+		y[i] = (double)x[i] / sqrt(sum + 1e-6);
+}
+
+/* One token of one value head. s: (Dv, Dk) state, q, k: (Dk), v: (Dv), o: (Dv). */
+static void delta_rule(const struct plumb_env *env, float *s, const double *q, const double *k, const float *v,
+	double decay, double beta, float *o)
+{
+	int64_t Dk = env->cfg->gdn_key_dim, Dv = env->cfg->gdn_value_dim;
+
+	for (int64_t i = 0; i < Dv; i++) {
+		float *row = s + i * Dk;
+		double memory = 0.0, out = 0.0;
+		for (int64_t j = 0; j < Dk; j++)
+			memory += (double)row[j] * decay * k[j];
+		double delta = ((double)v[i] - memory) * beta;
+		for (int64_t j = 0; j < Dk; j++) {
+			double updated = (double)row[j] * decay + k[j] * delta;
+			row[j] = (float)updated;
+			out += updated * q[j];
+		}
+		o[i] = store(env, out);
+	}
+}
+
+int gdn_recurrence_ref(const struct plumb_env *env, const void *args)
+{
+	const struct plumb_gdn_recurrence *a = args;
+	const struct plumb_config *cfg = env->cfg;
+	int64_t Hk = cfg->gdn_key_heads, Hv = cfg->gdn_value_heads, Dk = cfg->gdn_key_dim, Dv = cfg->gdn_value_dim;
+	int64_t C = plumb_gdn_channels(cfg);
+	double *a_log = scratch_ref(env, Hv, sizeof *a_log);
+	double *dt_bias = scratch_ref(env, Hv, sizeof *dt_bias);
+	double *qk = scratch_ref(env, Hv * 2 * Dk, sizeof *qk); /* (Hv, 2, Dk) normed query and key of each head */
+	int status = a_log && dt_bias && qk ? vector_ref(env, a->a_log, a_log) : PLUMB_BAD_INPUT;
+
+	if (status == PLUMB_OK)
+		status = vector_ref(env, a->dt_bias, dt_bias);
+	if (status == PLUMB_OK) {
+		/* heads are independent; a head takes its tokens in order */
+#pragma omp parallel for schedule(static) if (Hv * Dk * Dv > 65536)
+		for (int64_t h = 0; h < Hv; h++) {
+			int64_t hk = h / (Hv / Hk); /* consecutive value heads share a key head */
+			double *q = qk + h * 2 * Dk, *k = q + Dk;
+			for (int64_t t = 0; t < a->T; t++) {
+				const float *y = a->y + t * C; /* q (Hk*Dk) | k (Hk*Dk) | v (Hv*Dv) */
+				double beta = rne(env, sigmoid((double)a->b[t * Hv + h]));
+				double g = -exp(a_log[h]) * softplus((double)a->a[t * Hv + h] + dt_bias[h]);
+				l2_norm(y + hk * Dk, Dk, q);
+				l2_norm(y + (Hk + hk) * Dk, Dk, k);
+				for (int64_t j = 0; j < Dk; j++)
+					q[j] /= sqrt((double)Dk);
+				delta_rule(env, a->state + h * Dv * Dk, q, k, y + 2 * Hk * Dk + h * Dv, exp(g), beta,
+					a->o + (t * Hv + h) * Dv);
+			}
+		}
+	}
+	free(a_log);
+	free(dt_bias);
+	free(qk);
+	return status;
+}
+
+int gdn_norm_gate_ref(const struct plumb_env *env, const void *args)
+{
+	const struct plumb_gdn_norm_gate *a = args;
+	int64_t Dv = env->cfg->gdn_value_dim, rows = a->T * env->cfg->gdn_value_heads;
+	double *w = scratch_ref(env, Dv, sizeof *w); /* plain weight, not 1 + w */
+	int status = w ? vector_ref(env, a->norm, w) : PLUMB_BAD_INPUT;
+
+	for (int64_t i = 0; i < rows && status == PLUMB_OK; i++) {
+		const float *o = a->o + i * Dv, *z = a->z + i * Dv;
+		double sum = 0.0;
+		for (int64_t j = 0; j < Dv; j++)
+			sum += (double)o[j] * (double)o[j];
+		double r = 1.0 / sqrt(sum / (double)Dv + (double)env->cfg->rms_norm_eps);
+		for (int64_t j = 0; j < Dv; j++) {
+			double n = rne(env, (double)o[j] * r);
+			double t = rne(env, w[j] * n);
+			double zj = (double)z[j];
+			double gate = env->cfg->gdn_gate == PLUMB_GATE_SILU ? silu(zj) : sigmoid(zj);
+			a->out[i * Dv + j] = store(env, t * gate);
+		}
+	}
+	free(w);
+	return status;
+}
+
+int gdn_out_proj_ref(const struct plumb_env *env, const void *args)
+{
+	const struct plumb_gdn_out_proj *a = args;
+	return linear_ref(env, a->w, a->x, a->T, a->y);
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT */
+#include "ref/linear.h"
+
+#include <cblas.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "ref/round.h"
+
+/* Rows decoded at a time: a panel of 32 rows of 2560 columns is 640 KiB, inside a core's L2. */
+enum { PANEL = 32, LANES = 8 };
+
+static enum linear_method chosen = LINEAR_AUTO;
+
+void linear_method_set(enum linear_method method)
+{
+	chosen = method;
+}
+
+void *scratch_ref(const struct plumb_env *env, int64_t count, size_t size)
+{
+	void *m = malloc((size_t)(count > 0 ? count : 1) * size);
+	if (!m)
+		plumb_fail(env->err, PLUMB_BAD_INPUT, "out of memory for %lld values of scratch", (long long)count);
+	return m;
+}
+
+static double dot(const double *w, const double *x, int64_t n)
+{
+	double acc[LANES] = {0};
+	int64_t k = 0;
+	for (; k + LANES <= n; k += LANES)
+		for (int j = 0; j < LANES; j++)
+			acc[j] += w[k + j] * x[k + j];
+	for (int j = 0; k < n; k++, j++)
+		acc[j] += w[k] * x[k];
+	for (int width = LANES / 2; width > 0; width /= 2)
+		for (int j = 0; j < width; j++)
+			acc[j] += acc[j + width];
+	return acc[0];
+}
+
+static void decode_row(const struct plumb_weight *w, int64_t n, float *narrow, double *wide)
+{
+	plumb_weight_row(w, n, 0, w->cols, narrow);
+	for (int64_t k = 0; k < w->cols; k++)
+		wide[k] = (double)narrow[k];
+}
+
+int linear_sum_ref(const struct plumb_env *env, const struct plumb_weight *w, const float *x, int64_t T, int64_t n0,
+	int64_t count, double *sum)
+{
+	int64_t K = w->cols;
+	int blas = chosen == LINEAR_BLAS || (chosen == LINEAR_AUTO && T >= LINEAR_BLAS_ROWS);
+	double *xd = scratch_ref(env, T * K, sizeof *xd); /* (T, K) */
+	int failed = !xd;
+
+	for (int64_t i = 0; !failed && i < T * K; i++)
+		xd[i] = (double)x[i];
+	if (blas)
+		openblas_set_num_threads(1); /* the panels below are the parallelism: same bits with any thread count */
+
+#pragma omp parallel if (count * K > 65536)
+	{
+		double *panel = malloc(PANEL * (size_t)K * sizeof *panel); /* (PANEL, K) */
+		float *narrow = malloc((size_t)K * sizeof *narrow);
+		if (!panel || !narrow) {
+#pragma omp atomic write
+			failed = 1;
+		}
+#pragma omp barrier
+#pragma omp for schedule(static)
+		for (int64_t n = 0; n < count; n += PANEL) {
+			int64_t rows = count - n < PANEL ? count - n : PANEL;
+			if (failed)
+				continue;
+			for (int64_t i = 0; i < rows; i++)
+				decode_row(w, n0 + n + i, narrow, panel + i * K);
+			if (blas) {
+				cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)T, (int)rows, (int)K, 1.0, xd,
+					(int)K, panel, (int)K, 0.0, sum + n, (int)count);
+				continue;
+			}
+			for (int64_t t = 0; t < T; t++)
+				for (int64_t i = 0; i < rows; i++)
+					sum[t * count + n + i] = dot(panel + i * K, xd + t * K, K);
+		}
+		free(panel);
+		free(narrow);
+	}
+	free(xd);
+	if (failed)
+		return plumb_fail(env->err, PLUMB_BAD_INPUT, "out of memory for a product of %lld x %lld",
+			(long long)w->rows, (long long)K);
+	return PLUMB_OK;
+}
+
+int linear_ref(const struct plumb_env *env, const struct plumb_weight *w, const float *x, int64_t T, float *y)
+{
+	enum { ROWS = 8192 }; /* rows a block, so that a vocabulary-sized product needs little scratch */
+	int64_t N = w->rows, block = N < ROWS ? N : ROWS;
+	double *sum = scratch_ref(env, T * block, sizeof *sum);
+	int status = sum ? PLUMB_OK : PLUMB_BAD_INPUT;
+
+	for (int64_t n0 = 0; n0 < N && status == PLUMB_OK; n0 += block) {
+		int64_t count = N - n0 < block ? N - n0 : block;
+		status = linear_sum_ref(env, w, x, T, n0, count, sum);
+		for (int64_t t = 0; t < T && status == PLUMB_OK; t++)
+			for (int64_t n = 0; n < count; n++)
+				y[t * N + n0 + n] = store(env, sum[t * count + n]);
+	}
+	free(sum);
+	return status;
+}
+
+void norm_ref(const double *x, const double *w, int64_t n, double eps, double *y)
+{
+	double r = 1.0 / sqrt(dot(x, x, n) / (double)n + eps);
+	for (int64_t i = 0; i < n; i++)
+		y[i] = (x[i] * r) * (1.0 + w[i]);
+}
+
+int vector_ref(const struct plumb_env *env, const struct plumb_weight *w, double *out)
+{
+	float *narrow = scratch_ref(env, w->cols, sizeof *narrow);
+	if (!narrow)
+		return PLUMB_BAD_INPUT;
+	decode_row(w, 0, narrow, out);
+	free(narrow);
+	return PLUMB_OK;
+}

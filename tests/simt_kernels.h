@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT */
+/* The kernels of test_simt: one list, so that the declarations, the simt runs and the cuda runs cannot drift apart.
+ * Every launcher has the same arguments: `in` SIMT_WORDS random words (whose float views are finite), `out` SIMT_WORDS words and
+ * `scratch` SIMT_WORDS zero words. */
+#ifndef PLUMB_TESTS_SIMT_KERNELS_H
+#define PLUMB_TESTS_SIMT_KERNELS_H
+
+#include <stdint.h>
+
+#include "kernels/launcher.h"
+
+#define SIMT_WORDS 16384
+
+/* Right kernels: the same bits for every seed and on every device. */
+#define SIMT_RIGHT(X)                                                                                                  \
+	X(warp_sum)                                                                                                    \
+	X(block_sum)                                                                                                   \
+	X(scan)                                                                                                        \
+	X(votes)                                                                                                       \
+	X(last_arriver)                                                                                                \
+	X(dynamic_shared)                                                                                              \
+	X(grid_3d)                                                                                                     \
+	X(widths)                                                                                                      \
+	X(odd_masks)                                                                                                   \
+	X(shuffle_64)                                                                                                  \
+	X(vector_loads)                                                                                                \
+	X(partial_warp)                                                                                                \
+	X(atomics)                                                                                                     \
+	X(bits)                                                                                                        \
+	X(grid_barrier)                                                                                                \
+	X(tile)                                                                                                        \
+	X(argmax)                                                                                                      \
+	X(subgroups)                                                                                                   \
+	X(exchange)                                                                                                    \
+	X(reuse)                                                                                                       \
+	X(copy_shift)                                                                                                  \
+	X(ordered_sum)                                                                                                 \
+	X(initialised)                                                                                                 \
+	X(chain)                                                                                                       \
+	X(arithmetic)                                                                                                  \
+	X(dependent)
+
+/* Wrong kernels whose bits differ for some seed, each next to the right kernel whose bits it should give. */
+#define SIMT_DIFFERS(X)                                                                                                \
+	X(block_sum_no_barrier, block_sum)                                                                             \
+	X(scan_no_barrier, scan)                                                                                       \
+	X(reuse_no_barrier, reuse)                                                                                     \
+	X(exchange_no_syncwarp, exchange)                                                                              \
+	X(exchange_no_second_syncwarp, exchange)                                                                       \
+	X(arrive_early, last_arriver)                                                                                  \
+	X(arrive_no_barrier, last_arriver)                                                                             \
+	X(arrive_unchecked, last_arriver)                                                                              \
+	X(copy_shift_in_place, copy_shift)                                                                             \
+	X(arrival_order_sum, ordered_sum)                                                                              \
+	X(uninitialised, initialised)
+
+/* Wrong kernels that no schedule shows, because their fault is one of memory order or of a torn read-modify-write. */
+#define SIMT_ORDER(X)                                                                                                  \
+	X(arrive_plain_counter, last_arriver)                                                                          \
+	X(arrive_no_fence, last_arriver)
+
+/* Wrong kernels that are reported. */
+#define SIMT_REPORTED(X)                                                                                               \
+	X(barrier_exit)                                                                                                \
+	X(barrier_branch)                                                                                              \
+	X(barrier_kind)                                                                                                \
+	X(mask_wrong)                                                                                                  \
+	X(mask_exited)                                                                                                 \
+	X(mask_without_self)                                                                                           \
+	X(mask_at_barrier)                                                                                             \
+	X(shuffle_unnamed)                                                                                             \
+	X(shuffle_missing_lane)                                                                                        \
+	X(shuffle_width)                                                                                               \
+	X(shuffle_mixed)                                                                                               \
+	X(shared_range)                                                                                                \
+	X(shared_negative)                                                                                             \
+	X(shared_view_range)                                                                                           \
+	X(shared_too_large)                                                                                            \
+	X(misaligned)                                                                                                  \
+	X(spin_forever)                                                                                                \
+	X(grid_barrier_exit)                                                                                           \
+	X(grid_barrier_plain)                                                                                          \
+	X(grid_barrier_deadlock)
+
+/* Others: measured, or run in a child process. */
+#define SIMT_OTHER(X)                                                                                                  \
+	X(yields)                                                                                                      \
+	X(no_yields)                                                                                                   \
+	X(five_shuffles)                                                                                               \
+	X(deep_stack)
+
+#define SIMT_ARGUMENTS const uint32_t *in, uint32_t *out, uint32_t *scratch, void *stream
+
+#define SIMT_DECLARE(name) PLUMB_DECLARE_LAUNCHER(test_##name, SIMT_ARGUMENTS);
+#define SIMT_DECLARE_2(name, right) PLUMB_DECLARE_LAUNCHER(test_##name, SIMT_ARGUMENTS);
+SIMT_RIGHT(SIMT_DECLARE)
+SIMT_DIFFERS(SIMT_DECLARE_2)
+SIMT_ORDER(SIMT_DECLARE_2)
+SIMT_REPORTED(SIMT_DECLARE)
+SIMT_OTHER(SIMT_DECLARE)
+
+#endif
