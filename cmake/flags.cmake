@@ -33,3 +33,14 @@ if(PLUMB_SANITIZE)
   target_compile_options(plumb_flags INTERFACE $<$<COMPILE_LANGUAGE:C,CXX>:${sanitizers}>)
   target_link_options(plumb_flags INTERFACE ${sanitizers})
 endif()
+
+# Kernels for H200 and GB10: the two machines come from these options, not from CMake's list of architectures. Only the top
+# folder can enable a language for the others.
+if(PLUMB_CUDA)
+  set(CMAKE_CUDA_ARCHITECTURES OFF)
+  set(CMAKE_CUDA_STANDARD 17)
+  set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+  enable_language(CUDA)
+  set(PLUMB_NVCC_OPTIONS --fmad=false -prec-div=true -prec-sqrt=true -Werror=all-warnings
+    "SHELL:-gencode arch=compute_90,code=sm_90" "SHELL:-gencode arch=compute_121,code=sm_121")
+endif()

@@ -95,7 +95,8 @@ static const struct plumb_tensor *look_up(struct binder *b, const char *name)
 }
 
 /* The tensor of that name, with a dtype a weight may have and the given shape. */
-static const struct plumb_tensor *need(struct binder *b, const char *name, struct shape shape, enum plumb_format *format)
+static const struct plumb_tensor *need(
+	struct binder *b, const char *name, struct shape shape, enum plumb_format *format)
 {
 	char expected[192], found[192];
 	const struct plumb_tensor *t = look_up(b, name);
@@ -104,11 +105,11 @@ static const struct plumb_tensor *need(struct binder *b, const char *name, struc
 			b->shards->dir, name, show_shape(shape, expected));
 	else if (!is_weight_dtype(t->dtype, format))
 		/* before the shape: packed formats have another one */
-		b->status = plumb_fail(b->err, PLUMB_BAD_INPUT, "%s: tensor %s has dtype %s, expected BF16, F16 or F32", t->file,
-			name, plumb_dtype_name(t->dtype));
+		b->status = plumb_fail(b->err, PLUMB_BAD_INPUT, "%s: tensor %s has dtype %s, expected BF16, F16 or F32",
+			t->file, name, plumb_dtype_name(t->dtype));
 	else if (!same_shape(t, shape))
-		b->status = plumb_fail(b->err, PLUMB_BAD_INPUT, "%s: tensor %s has shape %s, expected %s", t->file, name,
-			plumb_tensor_shape(t, found), show_shape(shape, expected));
+		b->status = plumb_fail(b->err, PLUMB_BAD_INPUT, "%s: tensor %s has shape %s, expected %s", t->file,
+			name, plumb_tensor_shape(t, found), show_shape(shape, expected));
 	return b->status ? NULL : t;
 }
 
@@ -148,8 +149,8 @@ static struct plumb_weight *new_bank(struct binder *b, int64_t count)
 {
 	struct plumb_weight *bank = b->status ? NULL : calloc((size_t)count, sizeof *bank);
 	if (!bank && !b->status)
-		b->status = plumb_fail(b->err, PLUMB_BAD_INPUT, "%s: no memory for %lld matrices", b->shards->dir,
-			(long long)count);
+		b->status = plumb_fail(
+			b->err, PLUMB_BAD_INPUT, "%s: no memory for %lld matrices", b->shards->dir, (long long)count);
 	return bank;
 }
 
@@ -189,7 +190,8 @@ static void bind_attention(struct binder *b, struct plumb_attention_weights *w, 
 	bind(b, &w->q_norm, vector(c->head_dim), site, "q_norm.weight");
 	bind(b, &w->k_norm, vector(c->head_dim), site, "k_norm.weight");
 	bind(b, &w->out, matrix(c->hidden, queries), site, "o_proj.weight");
-	bind(b, &w->index_qk, matrix((c->index_heads + 1) * c->index_dim, c->hidden), site, "indexer.index_qk_proj.weight");
+	bind(b, &w->index_qk, matrix((c->index_heads + 1) * c->index_dim, c->hidden), site,
+		"indexer.index_qk_proj.weight");
 	bind(b, &w->index_q_norm, vector(c->index_dim), site, "indexer.q_layernorm.weight");
 	bind(b, &w->index_k_norm, vector(c->index_dim), site, "indexer.k_layernorm.weight");
 }
@@ -198,8 +200,8 @@ static void bind_attention(struct binder *b, struct plumb_attention_weights *w, 
 static struct plumb_weight slice(const struct plumb_weight *stacked, int64_t first, int64_t rows)
 {
 	size_t row_bytes = plumb_format_row_bytes(stacked->format, stacked->cols);
-	return (struct plumb_weight){stacked->format, rows, stacked->cols,
-		(const unsigned char *)stacked->data + (size_t)first * row_bytes};
+	return (struct plumb_weight){
+		stacked->format, rows, stacked->cols, (const unsigned char *)stacked->data + (size_t)first * row_bytes};
 }
 
 /* All experts in two tensors (no .weight at the end), the rows of gate before those of up. */
@@ -236,14 +238,17 @@ static void bind_moe(struct binder *b, struct plumb_moe_weights *w, const char *
 		return;
 	}
 	for (int64_t e = 0; e < c->experts && !b->status; e++) {
-		bind(b, &w->gate[e], matrix(c->expert_inner, c->hidden), site, "experts.%lld.gate_proj.weight", (long long)e);
-		bind(b, &w->up[e], matrix(c->expert_inner, c->hidden), site, "experts.%lld.up_proj.weight", (long long)e);
-		bind(b, &w->down[e], matrix(c->hidden, c->expert_inner), site, "experts.%lld.down_proj.weight", (long long)e);
+		bind(b, &w->gate[e], matrix(c->expert_inner, c->hidden), site, "experts.%lld.gate_proj.weight",
+			(long long)e);
+		bind(b, &w->up[e], matrix(c->expert_inner, c->hidden), site, "experts.%lld.up_proj.weight",
+			(long long)e);
+		bind(b, &w->down[e], matrix(c->hidden, c->expert_inner), site, "experts.%lld.down_proj.weight",
+			(long long)e);
 	}
 }
 
-/* Compare a stored I64 constant with the computed one. Stored ones are optional: they say how the table was hashed, and a
- * config that leads to others would look up other rows than the ones that were trained. */
+/* Compare a stored I64 constant with the computed one. Stored ones are optional: they say how the table was hashed, and
+ * a config that leads to others would look up other rows than the ones that were trained. */
 static void check_constant(struct binder *b, const char *site, const char *name, const int64_t *expected, int count)
 {
 	char full[NAME_BYTES], shape[192], wanted[192];
@@ -252,8 +257,9 @@ static void check_constant(struct binder *b, const char *site, const char *name,
 	if (!t)
 		return;
 	if (t->dtype != PLUMB_DTYPE_I64 || !same_shape(t, vector(count))) {
-		b->status = plumb_fail(b->err, PLUMB_BAD_INPUT, "%s: tensor %s is %s %s, expected I64 %s", t->file, full,
-			plumb_dtype_name(t->dtype), plumb_tensor_shape(t, shape), show_shape(vector(count), wanted));
+		b->status = plumb_fail(b->err, PLUMB_BAD_INPUT, "%s: tensor %s is %s %s, expected I64 %s", t->file,
+			full, plumb_dtype_name(t->dtype), plumb_tensor_shape(t, shape),
+			show_shape(vector(count), wanted));
 		return;
 	}
 	for (int i = 0; i < count && !b->status; i++) {
@@ -261,7 +267,8 @@ static void check_constant(struct binder *b, const char *site, const char *name,
 		memcpy(&stored, t->data + (size_t)i * sizeof stored, sizeof stored);
 		if (stored != expected[i])
 			b->status = plumb_fail(b->err, PLUMB_BAD_INPUT,
-				"%s: tensor %s[%d] is %lld, expected %lld from seed, vocab_size and the n-gram fields of config.json",
+				"%s: tensor %s[%d] is %lld, expected %lld from seed, vocab_size and the n-gram fields "
+				"of config.json",
 				t->file, full, i, (long long)stored, (long long)expected[i]);
 	}
 }
@@ -303,8 +310,10 @@ static void bind_table(struct binder *b, struct plumb_ple_weights *w, const char
 		bool last = i == w->shards - 1;
 		if (rows < 1 || rows > w->shard_rows || (!last && rows != w->shard_rows))
 			b->status = plumb_fail(b->err, PLUMB_BAD_INPUT,
-				"%s: tensor %s%sple_embedding.ngram_embedding.%s has %lld rows, expected %lld as in shard 0%s", b->shards->dir,
-				b->prefix, site, name, (long long)rows, (long long)w->shard_rows, last ? " or fewer, at least 1" : "");
+				"%s: tensor %s%sple_embedding.ngram_embedding.%s has %lld rows, expected %lld as in "
+				"shard 0%s",
+				b->shards->dir, b->prefix, site, name, (long long)rows, (long long)w->shard_rows,
+				last ? " or fewer, at least 1" : "");
 		bind(b, &w->table[i], matrix(rows, width), site, "ple_embedding.ngram_embedding.%s", name);
 		total += rows;
 	}
@@ -312,13 +321,16 @@ static void bind_table(struct binder *b, struct plumb_ple_weights *w, const char
 		return;
 	if (total < w->ngram.rows && !whole)
 		b->status = plumb_fail(b->err, PLUMB_BAD_INPUT,
-			"%s: tensor %s%sple_embedding.ngram_embedding.shard_%lld.weight is missing: the shards before it have %lld rows, "
+			"%s: tensor %s%sple_embedding.ngram_embedding.shard_%lld.weight is missing: the shards before "
+			"it have %lld rows, "
 			"expected %lld in all",
-			b->shards->dir, b->prefix, site, (long long)w->shards, (long long)total, (long long)w->ngram.rows);
+			b->shards->dir, b->prefix, site, (long long)w->shards, (long long)total,
+			(long long)w->ngram.rows);
 	else
 		b->status = plumb_fail(b->err, PLUMB_BAD_INPUT,
-			"%s: tensors %s%sple_embedding.ngram_embedding.* have %lld rows in %lld parts, expected %lld", b->shards->dir,
-			b->prefix, site, (long long)total, (long long)w->shards, (long long)w->ngram.rows);
+			"%s: tensors %s%sple_embedding.ngram_embedding.* have %lld rows in %lld parts, expected %lld",
+			b->shards->dir, b->prefix, site, (long long)total, (long long)w->shards,
+			(long long)w->ngram.rows);
 }
 
 static void bind_ple(struct binder *b, struct plumb_ple_weights *w, const char *site, int q)
@@ -370,15 +382,16 @@ static void bind_layer(struct binder *b, struct plumb_layer_weights *w, int laye
 /* Parts of the released checkpoints that a text decoder does not use: the draft model and the vision tower. */
 static bool is_skipped(const char *name)
 {
-	static const char *const prefixes[] = {"mtp.", "model.mtp.", "model.language_model.mtp.", "visual.", "model.visual.",
-		"vision_tower.", "model.vision_tower."};
+	static const char *const prefixes[] = {"mtp.", "model.mtp.", "model.language_model.mtp.", "visual.",
+		"model.visual.", "vision_tower.", "model.vision_tower."};
 	for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++)
 		if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0)
 			return true;
 	return false;
 }
 
-/* A tensor without a role means that this is not the model the config describes: say so instead of computing another. */
+/* A tensor without a role means that this is not the model the config describes: say so instead of computing another.
+ */
 static void check_all_bound(struct binder *b)
 {
 	for (size_t i = 0; i < b->shards->tensors && !b->status; i++) {
@@ -386,8 +399,8 @@ static void check_all_bound(struct binder *b)
 		char shape[192];
 		if (!b->bound[i] && !is_skipped(t->name))
 			b->status = plumb_fail(b->err, PLUMB_BAD_INPUT,
-				"%s: tensor %.200s (%s %s) is unknown, expected only tensors that config.json asks for", t->file, t->name,
-				plumb_dtype_name(t->dtype), plumb_tensor_shape(t, shape));
+				"%s: tensor %.200s (%s %s) is unknown, expected only tensors that config.json asks for",
+				t->file, t->name, plumb_dtype_name(t->dtype), plumb_tensor_shape(t, shape));
 	}
 }
 

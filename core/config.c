@@ -60,10 +60,11 @@ static void read_fixed(struct plumb_json_object *o)
 	if (!o->status && strcmp(act, "silu") != 0)
 		REFUSE(o, "%s: %shidden_act is \"%.60s\", expected \"silu\"", o->file, o->path, act);
 	if (flag_or(o, "attention_bias", false))
-		REFUSE(o, "%s: %sattention_bias is true, expected false: the projections have no bias tensors", o->file, o->path);
-	if (flag_or(o, "tie_word_embeddings", false))
-		REFUSE(o, "%s: %stie_word_embeddings is true, expected false: lm_head.weight is a tensor of its own", o->file,
+		REFUSE(o, "%s: %sattention_bias is true, expected false: the projections have no bias tensors", o->file,
 			o->path);
+	if (flag_or(o, "tie_word_embeddings", false))
+		REFUSE(o, "%s: %stie_word_embeddings is true, expected false: lm_head.weight is a tensor of its own",
+			o->file, o->path);
 }
 
 static void read_gdn(struct plumb_json_object *o, struct plumb_config *c)
@@ -80,7 +81,8 @@ static void read_gdn(struct plumb_json_object *o, struct plumb_config *c)
 	if (o->status)
 		return;
 	if (strcmp(gate, "sigmoid") != 0 && strcmp(gate, "silu") != 0)
-		REFUSE(o, "%s: %soutput_gate_type is \"%.60s\", expected \"sigmoid\" or \"silu\"", o->file, o->path, gate);
+		REFUSE(o, "%s: %soutput_gate_type is \"%.60s\", expected \"sigmoid\" or \"silu\"", o->file, o->path,
+			gate);
 	c->gdn_gate = strcmp(gate, "sigmoid") == 0 ? PLUMB_GATE_SIGMOID : PLUMB_GATE_SILU;
 }
 
@@ -113,8 +115,9 @@ static void read_rope(struct plumb_json_object *o, struct plumb_config *c)
 
 	c->rotary_dim = (int64_t)((double)c->head_dim * partial);
 	if (c->rotary_dim < 2 || c->rotary_dim % 2 != 0 || c->rotary_dim > c->index_dim)
-		REFUSE(o, "%s: %spartial_rotary_factor is %g: int(head_dim %lld * factor) = %lld rotary dimensions, expected an "
-			  "even number in 2..%lld (head_dim, indexer_head_dim)",
+		REFUSE(o,
+			"%s: %spartial_rotary_factor is %g: int(head_dim %lld * factor) = %lld rotary dimensions, "
+			"expected an even number in 2..%lld (head_dim, indexer_head_dim)",
 			o->file, factor->path, partial, (long long)c->head_dim, (long long)c->rotary_dim,
 			(long long)(c->index_dim < c->head_dim ? c->index_dim : c->head_dim));
 }
@@ -156,8 +159,8 @@ static void read_moe(struct plumb_json_object *o, struct plumb_config *c)
  * PLE, which ple_layer_ids decides in every version. */
 static bool is_attention(const char *type)
 {
-	static const char *const names[] = {
-		"full_attention", "qwen_sparse_attention", "indexed_attention", "deepseek_sparse_attention", "hybrid_indexed"};
+	static const char *const names[] = {"full_attention", "qwen_sparse_attention", "indexed_attention",
+		"deepseek_sparse_attention", "hybrid_indexed"};
 	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
 		if (strcmp(type, names[i]) == 0)
 			return true;
@@ -178,16 +181,17 @@ static void read_layers(struct plumb_json_object *o, struct plumb_config *c)
 
 	int count = 0;
 	const cJSON *item;
-	cJSON_ArrayForEach(item, types)
-	{
+	cJSON_ArrayForEach (item, types) {
 		char shown[64];
 		if (count < c->layers && cJSON_IsString(item) && strcmp(item->valuestring, "linear_attention") == 0)
 			c->kind[count] = PLUMB_LAYER_GDN;
 		else if (count < c->layers && cJSON_IsString(item) && is_attention(item->valuestring))
 			c->kind[count] = PLUMB_LAYER_ATTENTION;
 		else if (count < c->layers)
-			REFUSE(o, "%s: %slayer_types[%d] is %s, expected \"linear_attention\", \"full_attention\", "
-				  "\"qwen_sparse_attention\", \"indexed_attention\", \"deepseek_sparse_attention\" or \"hybrid_indexed\"",
+			REFUSE(o,
+				"%s: %slayer_types[%d] is %s, expected \"linear_attention\", \"full_attention\", "
+				"\"qwen_sparse_attention\", \"indexed_attention\", \"deepseek_sparse_attention\" or "
+				"\"hybrid_indexed\"",
 				o->file, o->path, count, plumb_json_show(item, shown));
 		count++;
 	}
@@ -204,14 +208,15 @@ static void read_ple_layers(struct plumb_json_object *o, struct plumb_config *c)
 	const cJSON *item, *ids = plumb_json_array(o, "ple_layer_ids", false);
 	if (o->status)
 		return;
-	cJSON_ArrayForEach(item, ids)
-	{
+	cJSON_ArrayForEach (item, ids) {
 		char shown[64];
 		int64_t id;
 		if (plumb_json_item_int(item, 1, c->layers, &id))
 			carries[id - 1] = true;
 		else
-			REFUSE(o, "%s: %sple_layer_ids[%d] is %s, expected a whole number in 1..%d (num_hidden_layers; the first is 1)",
+			REFUSE(o,
+				"%s: %sple_layer_ids[%d] is %s, expected a whole number in 1..%d (num_hidden_layers; "
+				"the first is 1)",
 				o->file, o->path, index, plumb_json_show(item, shown), c->layers);
 		index++;
 	}
@@ -220,10 +225,12 @@ static void read_ple_layers(struct plumb_json_object *o, struct plumb_config *c)
 		if (carries[i] && count++ < PLUMB_MAX_PLE)
 			c->ple_layer[c->ple_count++] = i;
 	if (count > PLUMB_MAX_PLE)
-		REFUSE(o, "%s: %sple_layer_ids names %d layers, expected at most %d", o->file, o->path, count, PLUMB_MAX_PLE);
+		REFUSE(o, "%s: %sple_layer_ids names %d layers, expected at most %d", o->file, o->path, count,
+			PLUMB_MAX_PLE);
 }
 
-/* eos_token_id: a number or a list, of which PLE uses element 0. Without PLE nothing uses it; it is then -1 if absent. */
+/* eos_token_id: a number or a list, of which PLE uses element 0. Without PLE nothing uses it; it is then -1 if absent.
+ */
 static void read_eos(struct plumb_json_object *o, struct plumb_config *c)
 {
 	const cJSON *item = plumb_json_field(o, "eos_token_id");
@@ -234,8 +241,8 @@ static void read_eos(struct plumb_json_object *o, struct plumb_config *c)
 	if (cJSON_IsArray(item))
 		item = item->child;
 	if (!plumb_json_item_int(item, 0, c->vocab - 1, &c->eos))
-		REFUSE(o, "%s: %seos_token_id is %s, expected a token id in 0..%lld or a list that begins with one", o->file,
-			o->path, plumb_json_show(item, shown), (long long)c->vocab - 1);
+		REFUSE(o, "%s: %seos_token_id is %s, expected a token id in 0..%lld or a list that begins with one",
+			o->file, o->path, plumb_json_show(item, shown), (long long)c->vocab - 1);
 }
 
 static void read_ple(struct plumb_json_object *o, struct plumb_config *c)
@@ -256,10 +263,11 @@ static void read_ple(struct plumb_json_object *o, struct plumb_config *c)
 	if (o->status)
 		return;
 	if (plumb_ngram_heads(c) > PLUMB_MAX_NGRAM_HEADS)
-		REFUSE(o, "%s: %sheads_per_ngram is %d: %d heads with ngram_size %d, expected at most %d", o->file, o->path,
-			c->heads_per_ngram, plumb_ngram_heads(c), c->ngram, PLUMB_MAX_NGRAM_HEADS);
+		REFUSE(o, "%s: %sheads_per_ngram is %d: %d heads with ngram_size %d, expected at most %d", o->file,
+			o->path, c->heads_per_ngram, plumb_ngram_heads(c), c->ngram, PLUMB_MAX_NGRAM_HEADS);
 	if (c->ple_count > 0)
-		check_divides(o, "ple_embed_dim", c->ple_dim, "(ngram_size - 1) * heads_per_ngram", plumb_ngram_heads(c));
+		check_divides(
+			o, "ple_embed_dim", c->ple_dim, "(ngram_size - 1) * heads_per_ngram", plumb_ngram_heads(c));
 }
 
 /* a, b >= 1. */
@@ -277,12 +285,15 @@ static void check_sizes(struct plumb_json_object *o, const struct plumb_config *
 		return;
 	/* Widths first, so that the products of two widths below cannot overflow themselves. */
 	check_product(o, "hc_count * hidden_size", c->streams, c->hidden, SIZE_LIMIT);
-	check_product(o, "the q_proj width 2 * num_attention_heads * head_dim", INT64_C(2) * c->q_heads, c->head_dim, SIZE_LIMIT);
-	check_product(o, "num_key_value_heads * head_dim", c->kv_heads, c->head_dim, SIZE_LIMIT);
-	check_product(o, "2 * linear_num_key_heads * linear_key_head_dim", INT64_C(2) * c->gdn_key_heads, c->gdn_key_dim,
+	check_product(o, "the q_proj width 2 * num_attention_heads * head_dim", INT64_C(2) * c->q_heads, c->head_dim,
 		SIZE_LIMIT);
-	check_product(o, "linear_num_value_heads * linear_value_head_dim", c->gdn_value_heads, c->gdn_value_dim, SIZE_LIMIT);
-	check_product(o, "(indexer_n_heads + 1) * indexer_head_dim", c->index_heads + INT64_C(1), c->index_dim, SIZE_LIMIT);
+	check_product(o, "num_key_value_heads * head_dim", c->kv_heads, c->head_dim, SIZE_LIMIT);
+	check_product(o, "2 * linear_num_key_heads * linear_key_head_dim", INT64_C(2) * c->gdn_key_heads,
+		c->gdn_key_dim, SIZE_LIMIT);
+	check_product(
+		o, "linear_num_value_heads * linear_value_head_dim", c->gdn_value_heads, c->gdn_value_dim, SIZE_LIMIT);
+	check_product(
+		o, "(indexer_n_heads + 1) * indexer_head_dim", c->index_heads + INT64_C(1), c->index_dim, SIZE_LIMIT);
 	check_product(o, "2 * moe_intermediate_size", 2, c->expert_inner, SIZE_LIMIT);
 	check_product(o, "ple_conv_kernel_size * ngram_size", c->ple_conv_taps, c->ngram, SIZE_LIMIT);
 	if (o->status)
@@ -293,8 +304,8 @@ static void check_sizes(struct plumb_json_object *o, const struct plumb_config *
 	int64_t channels = keys + values;
 	int64_t queries = INT64_C(2) * c->q_heads * c->head_dim;
 	if (channels > SIZE_LIMIT)
-		REFUSE(o, "%s: linear attention has %lld key and %lld value channels, expected at most %lld in all", o->file,
-			(long long)keys, (long long)values, (long long)SIZE_LIMIT);
+		REFUSE(o, "%s: linear attention has %lld key and %lld value channels, expected at most %lld in all",
+			o->file, (long long)keys, (long long)values, (long long)SIZE_LIMIT);
 
 	const struct {
 		const char *what;
@@ -346,7 +357,8 @@ static int read_tree(const cJSON *tree, const char *name, struct plumb_config *o
 	struct plumb_json_object top = {.object = tree, .file = name, .path = "", .err = err};
 	if (!cJSON_IsObject(tree)) {
 		char shown[64];
-		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: is %s, expected an object", name, plumb_json_show(tree, shown));
+		return plumb_fail(
+			err, PLUMB_BAD_INPUT, "%s: is %s, expected an object", name, plumb_json_show(tree, shown));
 	}
 	const char *type = plumb_json_string(&top, "model_type", "");
 	if (top.status)
@@ -361,17 +373,22 @@ static int read_tree(const cJSON *tree, const char *name, struct plumb_config *o
 		struct plumb_json_object text = {.file = name, .path = "text_config.", .err = err};
 		c->nested = true;
 		if (flag_or(&top, "tie_word_embeddings", false))
-			REFUSE(&top, "%s: tie_word_embeddings is true, expected false: lm_head.weight is a tensor of its own", name);
+			REFUSE(&top,
+				"%s: tie_word_embeddings is true, expected false: lm_head.weight is a tensor of its "
+				"own",
+				name);
 		text.object = plumb_json_child(&top, "text_config", true);
 		text.status = top.status;
 		const char *inner = plumb_json_string(&text, "model_type", "qwen4_exp_text");
 		if (!text.status && strcmp(inner, "qwen4_exp_text") != 0)
-			REFUSE(&text, "%s: text_config.model_type is \"%.60s\", expected \"qwen4_exp_text\"", name, inner);
+			REFUSE(&text, "%s: text_config.model_type is \"%.60s\", expected \"qwen4_exp_text\"", name,
+				inner);
 		status = text.status ? text.status : read_text_config(&text, c);
 	} else {
 		char shown[64];
-		status = plumb_fail(err, PLUMB_BAD_INPUT, "%s: model_type is %s, expected \"qwen4_exp\" or \"qwen4_exp_text\"",
-			name, plumb_json_show(plumb_json_field(&top, "model_type"), shown));
+		status = plumb_fail(err, PLUMB_BAD_INPUT,
+			"%s: model_type is %s, expected \"qwen4_exp\" or \"qwen4_exp_text\"", name,
+			plumb_json_show(plumb_json_field(&top, "model_type"), shown));
 	}
 	if (!status)
 		*out = *c;

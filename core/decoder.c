@@ -21,6 +21,7 @@ struct plumb_decoder {
 	struct plumb_decoder_options options;
 	struct plumb_env env;
 	struct plumb_observer observer;
+	struct plumb_runner runner;
 	struct plumb_state state;
 	struct plumb_activations act;
 	int64_t rows; /* of logits, after a pass */
@@ -111,6 +112,13 @@ void plumb_decoder_observe(struct plumb_decoder *d, const struct plumb_observer 
 		d->observer = *observer;
 }
 
+void plumb_decoder_run_through(struct plumb_decoder *d, const struct plumb_runner *runner)
+{
+	memset(&d->runner, 0, sizeof d->runner);
+	if (runner)
+		d->runner = *runner;
+}
+
 int64_t plumb_decoder_rows(const struct plumb_decoder *d)
 {
 	return d->rows;
@@ -140,6 +148,23 @@ const float *plumb_decoder_rope(const struct plumb_decoder *d)
 	return d->state.rope;
 }
 
+const struct plumb_binding *plumb_decoder_binding(const struct plumb_decoder *d, int layer, enum plumb_op op)
+{
+	return &d->plan.binding[(size_t)layer * PLUMB_OP_COUNT + op];
+}
+bool plumb_decoder_is_watched(const struct plumb_decoder *d)
+{
+	return d->observer.before || d->observer.after || d->runner.run;
+}
+const int32_t *plumb_decoder_token_cell(const struct plumb_decoder *d)
+{
+	return d->act.token;
+}
+const int32_t *plumb_decoder_position_cell(const struct plumb_decoder *d)
+{
+	return &d->state.position;
+}
+
 /* Run one op through its binding, with the observer around it. */
 static int run(struct plumb_decoder *d, enum plumb_op op, int layer, enum plumb_site site, int64_t T, const void *args)
 {
@@ -152,7 +177,7 @@ static int run(struct plumb_decoder *d, enum plumb_op op, int layer, enum plumb_
 	if (d->observer.before)
 		status = d->observer.before(d->observer.self, &call);
 	if (status == PLUMB_OK)
-		status = b->set->op[op](&env, args);
+		status = d->runner.run ? d->runner.run(d->runner.self, &call) : b->set->op[op](&env, args);
 	if (status == PLUMB_OK && d->observer.after)
 		status = d->observer.after(d->observer.self, &call);
 	return status;
@@ -397,10 +422,9 @@ static int pass(struct plumb_decoder *d, const int32_t *token, int64_t T, bool l
 	return status;
 }
 
-int plumb_decoder_step(struct plumb_decoder *d, const int32_t *token, int64_t T, struct plumb_error *err)
+/* Whether T tokens can run from here. */
+static int admit(const struct plumb_decoder *d, const int32_t *token, int64_t T, struct plumb_error *err)
 {
-	int status = PLUMB_OK;
-
 	if (T < 1)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "a step needs at least one token");
 	for (int64_t t = 0; t < T; t++)
@@ -410,6 +434,13 @@ int plumb_decoder_step(struct plumb_decoder *d, const int32_t *token, int64_t T,
 	if (T > d->options.capacity - d->state.position)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "%lld tokens from position %d pass the capacity of %lld positions",
 			(long long)T, d->state.position, (long long)d->options.capacity);
+	return PLUMB_OK;
+}
+
+int plumb_decoder_step(struct plumb_decoder *d, const int32_t *token, int64_t T, struct plumb_error *err)
+{
+	int status = admit(d, token, T, err);
+
 	d->env.err = err;
 	for (int64_t t = 0; t < T && status == PLUMB_OK; t += d->options.max_rows) {
 		int64_t rows = T - t < d->options.max_rows ? T - t : d->options.max_rows;
@@ -417,4 +448,16 @@ int plumb_decoder_step(struct plumb_decoder *d, const int32_t *token, int64_t T,
 	}
 	d->env.err = NULL;
 	return status;
+}
+
+int plumb_decoder_advance(struct plumb_decoder *d, int32_t token, struct plumb_error *err)
+{
+	int status = admit(d, &token, 1, err);
+
+	if (status != PLUMB_OK)
+		return status;
+	d->act.token[0] = token;
+	d->rows = 1;
+	d->state.position++;
+	return PLUMB_OK;
 }

@@ -57,6 +57,13 @@ struct plumb_observer {
 	void *self;
 };
 
+/* Runs every call in the place of its binding: what has to stand between the decoder and an op (guards, timers). It calls
+ * call->binding->set->op[call->op](call->env, call->args), or arranges the like, and returns the status. */
+struct plumb_runner {
+	int (*run)(void *self, const struct plumb_call *call);
+	void *self;
+};
+
 /* What a decoder keeps between tokens. */
 struct plumb_gdn_state {
 	float *window; /* (Kc, C) ring, row p mod Kc */
@@ -102,6 +109,9 @@ void plumb_decoder_reset(struct plumb_decoder *decoder);
 /* At most one observer; NULL removes it. */
 void plumb_decoder_observe(struct plumb_decoder *decoder, const struct plumb_observer *observer);
 
+/* At most one runner, inside the observer; NULL removes it. */
+void plumb_decoder_run_through(struct plumb_decoder *decoder, const struct plumb_runner *runner);
+
 /* Run T tokens from the current position. token: (T) ids.
  * Errors: PLUMB_BAD_INPUT for a token outside the vocabulary or a position beyond the capacity (nothing has run then);
  * else the status of a failed op or observer. */
@@ -116,6 +126,16 @@ int64_t plumb_decoder_position(const struct plumb_decoder *decoder);
 struct plumb_layer_state *plumb_decoder_state(struct plumb_decoder *decoder, int layer);
 const struct plumb_env *plumb_decoder_env(const struct plumb_decoder *decoder);
 const float *plumb_decoder_rope(const struct plumb_decoder *decoder); /* (P, 2, Dr/2) */
+
+/* For whoever replays a recorded step instead of calling ops. advance: check a token and the room for it, and do on the
+ * host what a step of one token does around its ops: store the id, go on by one position, hold one row of logits (whose
+ * values are the caller's to bring). Errors as plumb_decoder_step. */
+int plumb_decoder_advance(struct plumb_decoder *decoder, int32_t token, struct plumb_error *err);
+const struct plumb_binding *plumb_decoder_binding(const struct plumb_decoder *decoder, int layer, enum plumb_op op);
+bool plumb_decoder_is_watched(const struct plumb_decoder *decoder); /* has an observer or a runner */
+/* Where every op of every step finds them: the ids (max_rows), the position (1). The addresses never change. */
+const int32_t *plumb_decoder_token_cell(const struct plumb_decoder *decoder);
+const int32_t *plumb_decoder_position_cell(const struct plumb_decoder *decoder);
 
 #ifdef __cplusplus
 }

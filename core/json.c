@@ -32,10 +32,11 @@ static int scan_fail(const struct scan *s, const char *expected)
 	char found[24] = "the end";
 	for (const unsigned char *p = s->start; p < s->p; p++)
 		line += *p == '\n';
-	if (s->p < s->end && *s->p > 0x20 && *s->p < 0x7f)
-		snprintf(found, sizeof found, "'%c'", *s->p);
+	unsigned char byte = s->p < s->end ? *s->p : 0;
+	if (byte > 0x20 && byte < 0x7f)
+		snprintf(found, sizeof found, "'%c'", byte);
 	else if (s->p < s->end)
-		snprintf(found, sizeof found, "byte 0x%02X", *s->p);
+		snprintf(found, sizeof found, "byte 0x%02X", byte);
 	return plumb_fail(s->err, PLUMB_BAD_INPUT, "%s: byte %zu, line %zu: found %s, expected %s", s->name,
 		(size_t)(s->p - s->start), line, found, expected);
 }
@@ -96,7 +97,7 @@ static int scan_escape(struct scan *s)
 static int scan_utf8(struct scan *s)
 {
 	unsigned char lead = *s->p;
-	int more = lead >= 0xC2 && lead <= 0xDF ? 1 : lead >= 0xE0 && lead <= 0xEF ? 2 : lead >= 0xF0 && lead <= 0xF4 ? 3 : 0;
+	int more = lead < 0xC2 || lead > 0xF4 ? 0 : lead < 0xE0 ? 1 : lead < 0xF0 ? 2 : 3; /* bytes after it */
 	unsigned char low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
 	unsigned char high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
 	if (!more || s->end - s->p <= more || s->p[1] < low || s->p[1] > high)
@@ -184,7 +185,8 @@ static int scan_members(struct scan *s, char close)
 	if (s->depth_left-- == 0) {
 		s->p--;
 		char expected[64];
-		snprintf(expected, sizeof expected, "no more than %d arrays and objects inside one another", s->limits->depth);
+		snprintf(expected, sizeof expected, "no more than %d arrays and objects inside one another",
+			s->limits->depth);
 		return scan_fail(s, expected);
 	}
 	skip_space(s);
@@ -261,8 +263,7 @@ static int check_keys(const cJSON *tree, const char *name, struct plumb_error *e
 	const char *few[32], **keys = few;
 	const cJSON *item;
 
-	cJSON_ArrayForEach(item, tree)
-	{
+	cJSON_ArrayForEach (item, tree) {
 		if (item->child && (status = check_keys(item, name, err)))
 			return status;
 		count++;
@@ -272,12 +273,13 @@ static int check_keys(const cJSON *tree, const char *name, struct plumb_error *e
 	if (count > sizeof few / sizeof few[0] && !(keys = malloc(count * sizeof *keys)))
 		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: no memory for an object of %zu fields", name, count);
 	count = 0;
-	cJSON_ArrayForEach(item, tree) keys[count++] = item->string;
+	cJSON_ArrayForEach (item, tree)
+		keys[count++] = item->string;
 	qsort(keys, count, sizeof *keys, compare_keys);
 	for (size_t i = 1; i < count && !status; i++)
 		if (strcmp(keys[i - 1], keys[i]) == 0)
-			status = plumb_fail(err, PLUMB_BAD_INPUT, "%s: field \"%.160s\" stands twice in one object, expected once",
-				name, keys[i]);
+			status = plumb_fail(err, PLUMB_BAD_INPUT,
+				"%s: field \"%.160s\" stands twice in one object, expected once", name, keys[i]);
 	if (keys != few)
 		free(keys);
 	return status;
@@ -318,8 +320,8 @@ static int parse_terminated(const char *text, size_t size, const char *name, con
 
 static int too_long(const char *name, uint64_t size, size_t limit, struct plumb_error *err)
 {
-	return plumb_fail(err, PLUMB_BAD_INPUT, "%s: has %llu bytes, expected at most %zu", name, (unsigned long long)size,
-		limit);
+	return plumb_fail(err, PLUMB_BAD_INPUT, "%s: has %llu bytes, expected at most %zu", name,
+		(unsigned long long)size, limit);
 }
 
 int plumb_json_parse(const char *text, size_t size, const char *name, const struct plumb_json_limits *limits,
@@ -373,8 +375,8 @@ int plumb_file_read(const char *path, size_t limit, char **out, size_t *size, st
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0) {
-			plumb_fail(err, PLUMB_BAD_INPUT, "%s: read %zu of %lld bytes: %s", path, got, (long long)st.st_size,
-				n < 0 ? strerror(errno) : "the file became shorter");
+			plumb_fail(err, PLUMB_BAD_INPUT, "%s: read %zu of %lld bytes: %s", path, got,
+				(long long)st.st_size, n < 0 ? strerror(errno) : "the file became shorter");
 			goto done;
 		}
 		got += (size_t)n;

@@ -43,10 +43,10 @@ int plumb_file_read(const char *path, size_t limit, char **out, size_t *size, st
  * alone, so that a caller reads all fields and looks at status once. */
 struct plumb_json_object {
 	const struct cJSON *object;
-	const char *file;        /* for messages: the file */
-	const char *path;        /* and the object inside it: "" or e.g. "text_config." */
+	const char *file; /* for messages: the file */
+	const char *path; /* and the object inside it: "" or e.g. "text_config." */
 	struct plumb_error *err;
-	int status;              /* PLUMB_OK or the first failure */
+	int status; /* PLUMB_OK or the first failure */
 };
 
 /* Field of that name, or NULL; an explicit null counts as absent. */
@@ -54,8 +54,7 @@ const struct cJSON *plumb_json_field(const struct plumb_json_object *o, const ch
 
 /* A number without fraction (4 or 4.0) in min..max. fallback NULL: the field must be there.
  * LIMIT: cJSON keeps binary64, so a whole number beyond +-2^53 is refused whatever max says. */
-int64_t plumb_json_int(
-	struct plumb_json_object *o, const char *key, int64_t min, int64_t max, const int64_t *fallback);
+int64_t plumb_json_int(struct plumb_json_object *o, const char *key, int64_t min, int64_t max, const int64_t *fallback);
 
 /* A finite number in min..max. */
 double plumb_json_number(struct plumb_json_object *o, const char *key, double min, double max, const double *fallback);

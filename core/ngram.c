@@ -90,7 +90,8 @@ int plumb_ngram_constants(const struct plumb_config *cfg, int q, struct plumb_ng
 	for (int64_t found = 0; found < skip + heads; candidate++) {
 		if (candidate >= PRIME_LIMIT)
 			return plumb_fail(err, PLUMB_BAD_INPUT,
-				"ngram_vocab_size_base %lld: the primes of PLE module %d pass 2^62, expected a smaller base",
+				"ngram_vocab_size_base %lld: the primes of PLE module %d pass 2^62, expected a smaller "
+				"base",
 				(long long)cfg->ngram_vocab_base, q);
 		if (!is_prime((uint64_t)candidate))
 			continue;

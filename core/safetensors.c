@@ -17,8 +17,9 @@
 
 enum { PREFIX = 8 }; /* bytes: the little-endian length of the header */
 
-/* 100 000 000 bytes is the limit of the format's own reader. A tensor is 6 values and one for each dimension, so 4 million
- * values are half a million tensors in one file (300 000 are the most seen in a whole checkpoint) and 400 MB of tree. */
+/* 100 000 000 bytes is the limit of the format's own reader. A tensor is 6 values and one for each dimension, so 4
+ * million values are half a million tensors in one file (300 000 are the most seen in a whole checkpoint) and 400 MB of
+ * tree. */
 static const struct plumb_json_limits limits = {.bytes = 100000000, .depth = 8, .values = 4000000};
 
 static const struct {
@@ -84,7 +85,8 @@ static int read_dtype(const cJSON *item, struct plumb_tensor *t, struct plumb_er
 			return PLUMB_OK;
 		}
 	}
-	return tensor_fail(err, t, "dtype is %s, expected one of the format, e.g. \"BF16\"", plumb_json_show(item, shown));
+	return tensor_fail(
+		err, t, "dtype is %s, expected one of the format, e.g. \"BF16\"", plumb_json_show(item, shown));
 }
 
 /* Shape and, in *bits, the size of the data. */
@@ -96,11 +98,10 @@ static int read_shape(const cJSON *item, struct plumb_tensor *t, uint64_t *bits,
 		return tensor_fail(err, t, "shape is %s, expected an array", plumb_json_show(item, shown));
 	*bits = (uint64_t)dtypes[t->dtype].bits;
 	bool overflow = false, empty = false;
-	cJSON_ArrayForEach(entry, item)
-	{
+	cJSON_ArrayForEach (entry, item) {
 		if (t->rank == PLUMB_TENSOR_RANK)
-			return tensor_fail(err, t, "shape has more than %d dimensions, expected at most %d", PLUMB_TENSOR_RANK,
-				PLUMB_TENSOR_RANK);
+			return tensor_fail(err, t, "shape has more than %d dimensions, expected at most %d",
+				PLUMB_TENSOR_RANK, PLUMB_TENSOR_RANK);
 		if (!plumb_json_item_int(entry, 0, INT64_MAX, &t->dim[t->rank]))
 			return tensor_fail(err, t, "shape[%d] is %s, expected a whole number from 0", t->rank,
 				plumb_json_show(entry, shown));
@@ -110,7 +111,8 @@ static int read_shape(const cJSON *item, struct plumb_tensor *t, uint64_t *bits,
 	}
 	if (overflow && !empty) {
 		char shape[192];
-		return tensor_fail(err, t, "shape %s of %s has more than 2^64 bits, expected a tensor that fits the file",
+		return tensor_fail(err, t,
+			"shape %s of %s has more than 2^64 bits, expected a tensor that fits the file",
 			plumb_tensor_shape(t, shape), dtypes[t->dtype].name);
 	}
 	if (empty)
@@ -132,8 +134,7 @@ static int read_tensor(const cJSON *entry, const unsigned char *data, uint64_t d
 
 	if (!cJSON_IsObject(entry))
 		return tensor_fail(err, t, "is %s, expected an object", plumb_json_show(entry, shown));
-	cJSON_ArrayForEach(field, entry)
-	{
+	cJSON_ArrayForEach (field, entry) {
 		if (strcmp(field->string, "dtype") == 0)
 			dtype = field;
 		else if (strcmp(field->string, "shape") == 0)
@@ -178,7 +179,8 @@ static int by_place(const void *a, const void *b)
 }
 
 /* Every byte of the data belongs to exactly one tensor. */
-static int check_cover(struct plumb_safetensors *file, const unsigned char *data, uint64_t data_bytes, struct plumb_error *err)
+static int check_cover(
+	struct plumb_safetensors *file, const unsigned char *data, uint64_t data_bytes, struct plumb_error *err)
 {
 	uint64_t end = 0;
 	if (file->tensors)
@@ -190,17 +192,20 @@ static int check_cover(struct plumb_safetensors *file, const unsigned char *data
 			return tensor_fail(err, t, "data_offsets[0] is %llu, expected %llu: it overlaps tensor %.100s",
 				(unsigned long long)begin, (unsigned long long)end, file->tensor[i - 1].name);
 		if (begin > end)
-			return tensor_fail(err, t, "data_offsets[0] is %llu, expected %llu: the bytes between belong to no tensor",
+			return tensor_fail(err, t,
+				"data_offsets[0] is %llu, expected %llu: the bytes between belong to no tensor",
 				(unsigned long long)begin, (unsigned long long)end);
 		end = begin + t->bytes;
 	}
 	if (end != data_bytes)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: has %llu bytes of data, expected %llu: the last tensor ends there",
-			file->path, (unsigned long long)data_bytes, (unsigned long long)end);
+		return plumb_fail(err, PLUMB_BAD_INPUT,
+			"%s: has %llu bytes of data, expected %llu: the last tensor ends there", file->path,
+			(unsigned long long)data_bytes, (unsigned long long)end);
 	return PLUMB_OK;
 }
 
-static int read_header(struct plumb_safetensors *file, const cJSON *header, size_t header_bytes, struct plumb_error *err)
+static int read_header(
+	struct plumb_safetensors *file, const cJSON *header, size_t header_bytes, struct plumb_error *err)
 {
 	const unsigned char *data = (const unsigned char *)file->map + PREFIX + header_bytes;
 	uint64_t data_bytes = file->map_bytes - PREFIX - header_bytes;
@@ -212,8 +217,7 @@ static int read_header(struct plumb_safetensors *file, const cJSON *header, size
 	if (!cJSON_IsObject(header))
 		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: the header is %s, expected an object", file->path,
 			plumb_json_show(header, shown));
-	cJSON_ArrayForEach(entry, header)
-	{
+	cJSON_ArrayForEach (entry, header) {
 		count++;
 		names += strlen(entry->string) + 1;
 	}
@@ -223,12 +227,11 @@ static int read_header(struct plumb_safetensors *file, const cJSON *header, size
 		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: no memory for %zu tensors", file->path, count);
 
 	char *name = file->names;
-	cJSON_ArrayForEach(entry, header)
-	{
+	cJSON_ArrayForEach (entry, header) {
 		if (strcmp(entry->string, "__metadata__") == 0) {
 			if (!cJSON_IsObject(entry))
-				return plumb_fail(err, PLUMB_BAD_INPUT, "%s: __metadata__ is %s, expected an object", file->path,
-					plumb_json_show(entry, shown));
+				return plumb_fail(err, PLUMB_BAD_INPUT, "%s: __metadata__ is %s, expected an object",
+					file->path, plumb_json_show(entry, shown));
 			continue;
 		}
 		struct plumb_tensor *t = &file->tensor[file->tensors];
@@ -288,8 +291,9 @@ int plumb_safetensors_open(const char *path, struct plumb_safetensors **out, str
 	}
 	size = (uint64_t)st.st_size;
 	if (size < PREFIX || read_fully(fd, prefix, PREFIX) != 0) {
-		plumb_fail(err, PLUMB_BAD_INPUT, "%s: has %llu bytes, expected a safetensors file: 8 bytes of header length first",
-			path, (unsigned long long)size);
+		plumb_fail(err, PLUMB_BAD_INPUT,
+			"%s: has %llu bytes, expected a safetensors file: 8 bytes of header length first", path,
+			(unsigned long long)size);
 		goto done;
 	}
 	for (int i = PREFIX - 1; i >= 0; i--)
@@ -302,10 +306,12 @@ int plumb_safetensors_open(const char *path, struct plumb_safetensors **out, str
 		goto done;
 	}
 
-	/* The header is read into memory of our own: what was checked is then what is used, whoever writes to the file. */
+	/* The header is read into memory of our own: what was checked is then what is used, whoever writes to the file.
+	 */
 	text = malloc((size_t)header_bytes + 1);
 	if (!text) {
-		plumb_fail(err, PLUMB_BAD_INPUT, "%s: no memory for a header of %llu bytes", path, (unsigned long long)header_bytes);
+		plumb_fail(err, PLUMB_BAD_INPUT, "%s: no memory for a header of %llu bytes", path,
+			(unsigned long long)header_bytes);
 		goto done;
 	}
 	if (read_fully(fd, (unsigned char *)text, (size_t)header_bytes) != 0) {
@@ -320,7 +326,8 @@ int plumb_safetensors_open(const char *path, struct plumb_safetensors **out, str
 	file->map = mmap(NULL, (size_t)size, PROT_READ, MAP_PRIVATE, fd, 0);
 	if (file->map == MAP_FAILED) {
 		file->map = NULL;
-		plumb_fail(err, PLUMB_BAD_INPUT, "%s: cannot map %llu bytes: %s", path, (unsigned long long)size, strerror(errno));
+		plumb_fail(err, PLUMB_BAD_INPUT, "%s: cannot map %llu bytes: %s", path, (unsigned long long)size,
+			strerror(errno));
 		goto done;
 	}
 	file->map_bytes = (size_t)size;

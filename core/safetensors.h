@@ -72,10 +72,9 @@ const char *plumb_tensor_shape(const struct plumb_tensor *t, char text[192]);
  * dtypes, rank <= 8, sizes that match shape and dtype, data that is covered once and in full. Holes between tensors and
  * bytes after the last one are refused as there: the format forbids them so that a file cannot be two things at once,
  * and a shortened or overlong file shows.
- * The mapping is private and read-only. LIMIT: a file that is shortened while it is mapped kills the reader (SIGBUS), as
- * with every program that maps it; copying 360 GB is no alternative.
- * *out is set on success and released by plumb_safetensors_close.
- * Errors: PLUMB_BAD_INPUT, one line naming file, tensor, field, value and what was expected.
+ * The mapping is private and read-only. LIMIT: a file that is shortened while it is mapped kills the reader (SIGBUS),
+ * as with every program that maps it; copying 360 GB is no alternative. *out is set on success and released by
+ * plumb_safetensors_close. Errors: PLUMB_BAD_INPUT, one line naming file, tensor, field, value and what was expected.
  * Source: the safetensors format description and its validate(). */
 int plumb_safetensors_open(const char *path, struct plumb_safetensors **out, struct plumb_error *err);
 void plumb_safetensors_close(struct plumb_safetensors *file);

@@ -82,8 +82,8 @@ static int open_files(struct plumb_shards *s, const char **names, size_t count, 
 		qsort(s->tensor, s->tensors, sizeof *s->tensor, compare_tensors);
 	for (size_t i = 1; i < s->tensors; i++)
 		if (strcmp(s->tensor[i - 1]->name, s->tensor[i]->name) == 0)
-			return plumb_fail(err, PLUMB_BAD_INPUT, "%s: tensor %.200s is also in %s, expected it once", s->tensor[i]->file,
-				s->tensor[i]->name, s->tensor[i - 1]->file);
+			return plumb_fail(err, PLUMB_BAD_INPUT, "%s: tensor %.200s is also in %s, expected it once",
+				s->tensor[i]->file, s->tensor[i]->name, s->tensor[i - 1]->file);
 	return PLUMB_OK;
 }
 
@@ -112,31 +112,33 @@ static int open_indexed(struct plumb_shards *s, const char *index_path, struct p
 		status = plumb_fail(err, PLUMB_BAD_INPUT, "%s: no memory for its names", index_path);
 		goto done;
 	}
-	cJSON_ArrayForEach(item, map)
-	{
+	cJSON_ArrayForEach (item, map) {
 		char shown[64];
 		if (!cJSON_IsString(item) || !is_plain_name(item->valuestring)) {
 			status = plumb_fail(err, PLUMB_BAD_INPUT,
-				"%s: weight_map[\"%.200s\"] is %s, expected the name of a " ENDING " file in the same folder", index_path,
-				item->string, plumb_json_show(item, shown));
+				"%s: weight_map[\"%.200s\"] is %s, expected the name of a " ENDING
+				" file in the same folder",
+				index_path, item->string, plumb_json_show(item, shown));
 			goto done;
 		}
 		names[count++] = item->valuestring;
 	}
 	if (count == 0) {
-		status = plumb_fail(err, PLUMB_BAD_INPUT, "%s: weight_map is empty, expected names of tensors", index_path);
+		status = plumb_fail(
+			err, PLUMB_BAD_INPUT, "%s: weight_map is empty, expected names of tensors", index_path);
 		goto done;
 	}
 	if ((status = open_files(s, names, sort_names(names, count), err)))
 		goto done;
 
-	cJSON_ArrayForEach(item, map)
-	{
+	cJSON_ArrayForEach (item, map) {
 		const struct plumb_tensor *t = plumb_shards_find(s, item->string, NULL);
 		const char *base = t ? strrchr(t->file, '/') : NULL;
 		if (!t || strcmp(base ? base + 1 : t->file, item->valuestring) != 0) {
-			status = plumb_fail(err, PLUMB_BAD_INPUT, "%s: weight_map puts tensor %.200s into %.100s, expected %s%s", index_path,
-				item->string, item->valuestring, t ? t->file : "a file that has it", t ? ", where it is" : "");
+			status = plumb_fail(err, PLUMB_BAD_INPUT,
+				"%s: weight_map puts tensor %.200s into %.100s, expected %s%s", index_path,
+				item->string, item->valuestring, t ? t->file : "a file that has it",
+				t ? ", where it is" : "");
 			goto done;
 		}
 	}
@@ -174,7 +176,8 @@ static int open_found(struct plumb_shards *s, struct plumb_error *err)
 		count++;
 	}
 	if (count == 0) {
-		plumb_fail(err, PLUMB_BAD_INPUT, "%s: no file ending in " ENDING ", expected a checkpoint folder", s->dir);
+		plumb_fail(
+			err, PLUMB_BAD_INPUT, "%s: no file ending in " ENDING ", expected a checkpoint folder", s->dir);
 		goto done;
 	}
 	status = open_files(s, (const char **)names, sort_names((const char **)names, count), err);

@@ -34,7 +34,8 @@ size_t plumb_weight_bytes(const struct plumb_weight *w)
 
 void plumb_weight_row(const struct plumb_weight *w, int64_t n, int64_t k0, int64_t count, float *out)
 {
-	const unsigned char *row = (const unsigned char *)w->data + (size_t)n * plumb_format_row_bytes(w->format, w->cols);
+	const unsigned char *row =
+		(const unsigned char *)w->data + (size_t)n * plumb_format_row_bytes(w->format, w->cols);
 	plumb_decode(w->format, row + plumb_format_row_bytes(w->format, k0), count, out);
 }
 

@@ -23,6 +23,11 @@
 /* deflate makes at most 1032 bytes of one (258 bytes of a 2-bit code); a little more allows for rounding. */
 #define MAX_INFLATION 1040u
 
+/* Processor seconds for the list, and for the values of one dataset besides one for each 16 MiB of them (a tenth of what
+ * gunzip does). The list of a golden file takes 0.01 s. */
+#define PATIENCE_SECONDS 10
+#define BYTES_PER_SECOND ((uint64_t)16 << 20)
+
 /* Working memory beyond the values asked for: chunk cache, B-trees, object headers. */
 #define WORKING_BYTES ((rlim_t)1 << 30)
 
@@ -159,7 +164,7 @@ static int check_filters(struct child *child, const char *name, hid_t plist, boo
 }
 
 /* Every chunk must be there and be able to hold what it stands for. */
-static int check_chunks(struct child *child, const char *name, hid_t dataset, hid_t plist,
+static int check_chunks(struct child *child, const char *name, hid_t dataset, hid_t plist, hid_t space,
 	const struct plumb_h5_entry_message *entry, uint64_t value_size, uint64_t capacity)
 {
 	hsize_t chunk[PLUMB_H5_RANK], there = 0;
@@ -180,7 +185,7 @@ static int check_chunks(struct child *child, const char *name, hid_t dataset, hi
 	if (chunk_bytes > capacity)
 		return fail(child, "%s: chunks of %" PRIu64 " bytes, its stored bytes hold at most %" PRIu64, name,
 			chunk_bytes, capacity);
-	if (H5Dget_num_chunks(dataset, H5S_ALL, &there) < 0)
+	if (H5Dget_num_chunks(dataset, space, &there) < 0)
 		return fail_hdf5(child, "chunk index", name);
 	if (there != demanded)
 		return fail(child, "%s: %" PRIu64 " chunks written, expected %" PRIu64, name, (uint64_t)there, demanded);
@@ -188,7 +193,7 @@ static int check_chunks(struct child *child, const char *name, hid_t dataset, hi
 }
 
 /* Storage first: nothing is asked of the data space before it is known that the dataset lives in this file. */
-static int check_storage(struct child *child, const char *name, hid_t dataset, hid_t plist, hid_t type,
+static int check_storage(struct child *child, const char *name, hid_t dataset, hid_t plist, hid_t type, hid_t space,
 	const struct plumb_h5_entry_message *entry, H5D_layout_t layout)
 {
 	uint64_t value_size = H5Tget_size(type), bytes = value_size;
@@ -209,7 +214,7 @@ static int check_storage(struct child *child, const char *name, hid_t dataset, h
 		return fail(child, "%s: claims %" PRIu64 " bytes of values, its %" PRIu64 " stored bytes hold at most %" PRIu64,
 			name, bytes, stored, capacity);
 	if (layout == H5D_CHUNKED)
-		return check_chunks(child, name, dataset, plist, entry, value_size, capacity);
+		return check_chunks(child, name, dataset, plist, space, entry, value_size, capacity);
 	return 0;
 }
 
@@ -267,7 +272,7 @@ static int check_dataset(struct child *child, const char *name, hid_t dataset, s
 		goto out;
 	entry->type = (int32_t)classify(type);
 	/* What cannot be read needs no room: a string's bytes lie elsewhere. */
-	if (entry->type != PLUMB_H5_OTHER && check_storage(child, name, dataset, plist, type, entry, layout) < 0)
+	if (entry->type != PLUMB_H5_OTHER && check_storage(child, name, dataset, plist, type, space, entry, layout) < 0)
 		goto out;
 	status = 0;
 out:
@@ -514,6 +519,16 @@ static void limit_memory(const struct child *child, uint64_t bytes)
 #endif
 }
 
+/* A damaged file can send the library round in circles: the kernel ends that (SIGXCPU). */
+static void limit_time(uint64_t seconds)
+{
+	struct rusage used;
+
+	if (getrusage(RUSAGE_SELF, &used) < 0)
+		_exit(1);
+	limit(RLIMIT_CPU, (rlim_t)used.ru_utime.tv_sec + (rlim_t)used.ru_stime.tv_sec + 1 + (rlim_t)seconds);
+}
+
 static rlim_t address_space(void)
 {
 	unsigned long pages = 0;
@@ -544,9 +559,9 @@ static int open_file(struct child *child, const char *path)
 	H5Lunregister(H5L_TYPE_EXTERNAL);
 	H5PLset_loading_state(0);
 	child->file = H5Fopen(path, H5F_ACC_RDONLY, fapl);
-	H5Pclose(fapl);
 	if (child->file < 0)
-		return fail_hdf5(child, "cannot be read as HDF5", "");
+		return fail_hdf5(child, "cannot be read as HDF5", ""); /* any further call would clear the reason */
+	H5Pclose(fapl);
 	if (H5Fget_filesize(child->file, &size) < 0)
 		return fail_hdf5(child, "size", "");
 	child->file_size = size;
@@ -594,6 +609,7 @@ static int send_values(struct child *child, const struct plumb_h5_request *reque
 	for (int i = 0; i < entry.rank; i++)
 		count *= (size_t)entry.dim[i]; /* at most 1040 times the file, as check_storage saw to */
 	limit_memory(child, saturating_product(count, size));
+	limit_time(PATIENCE_SECONDS + saturating_product(count, size) / BYTES_PER_SECOND);
 	values = malloc(count * size + 1);
 	if (!values) {
 		fail(child, "%s: out of memory for %zu values", name, count);
@@ -626,6 +642,7 @@ _Noreturn void plumb_h5_serve(const char *path, int fd)
 		signal(s, SIG_DFL);
 #endif
 	limit_memory(&child, 0);
+	limit_time(PATIENCE_SECONDS);
 	H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
 
 	if (send_list(&child, path) < 0) {

@@ -6,8 +6,9 @@
  *
  *	PLUMB_DECLARE_LAUNCHER(gdn_conv, const float *x, float *y, int n, void *stream);
  *
- * which declares plumb_simt_gdn_conv and plumb_cuda_gdn_conv. Both return 0, or a nonzero status (a cudaError_t, or an enum
- * plumb_simt_status). `stream` is a cudaStream_t for cuda and a struct plumb_simt * (kernels/simt/simt.h) for simt. */
+ * which declares plumb_simt_gdn_conv, plumb_race_gdn_conv (simt with the race check, kernels/simt/race.h) and
+ * plumb_cuda_gdn_conv. They return 0, or a nonzero status (a cudaError_t, or an enum
+ * plumb_simt_status). `stream` is a cudaStream_t for cuda and a struct plumb_simt * (kernels/simt/simt.h) for simt and race. */
 #ifndef PLUMB_KERNELS_LAUNCHER_H
 #define PLUMB_KERNELS_LAUNCHER_H
 
@@ -18,6 +19,7 @@
 #endif
 
 #define PLUMB_DECLARE_LAUNCHER(name, ...)                                                                              \
+	PLUMB_LAUNCHER_LINKAGE int plumb_race_##name(__VA_ARGS__);                                                     \
 	PLUMB_LAUNCHER_LINKAGE int plumb_simt_##name(__VA_ARGS__);                                                     \
 	PLUMB_LAUNCHER_LINKAGE int plumb_cuda_##name(__VA_ARGS__)
 

@@ -9,12 +9,60 @@
 
 #include "core/op.h"
 #include "core/weight.h"
+#include "opt/poison.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 struct plumb_device; /* opt/device_private.h */
+
+enum plumb_device_kind {
+	PLUMB_DEVICE_SIMT,
+	PLUMB_DEVICE_CUDA,
+};
+
+struct plumb_device_options {
+	uint64_t seed;            /* simt: the schedule; 0 is natural order */
+	bool own_memory;          /* simt: memory apart from the host's, as a GPU has; runs the copying of cuda without a GPU */
+	int ordinal;              /* cuda: which GPU */
+	enum plumb_poison poison; /* not OFF: a guarded device, see plumb_device_poison */
+};
+
+/* Open a device; options: NULL for all zero. One OS thread uses a device at a time.
+ * Errors: PLUMB_NO_DEVICE, for cuda, when this build has no cuda or the machine no such GPU (the message says which);
+ * PLUMB_BAD_INPUT when memory is out. */
+int plumb_device_open(enum plumb_device_kind kind, const struct plumb_device_options *options, struct plumb_device **out,
+	struct plumb_error *err);
+void plumb_device_close(struct plumb_device *device);
+
+/* "simt" or "cuda"; and for reports: "simt, seed 17" or "NVIDIA GB10, sm_121, driver 13.0, runtime 13.0". */
+const char *plumb_device_name(const struct plumb_device *device);
+const char *plumb_device_description(const struct plumb_device *device);
+
+/* The set to bind together with the device: plumb_opt_set where device memory is host memory, else plumb_opt_mirrored_set
+ * (opt/mirror.h), which copies what each op reads and writes. */
+const struct plumb_set *plumb_device_set(const struct plumb_device *device);
+
+/* Wait for all that was launched. Errors: what the launches failed with. */
+int plumb_device_sync(struct plumb_device *device, struct plumb_error *err);
+
+/* Time on the device between two calls, in microseconds (cuda: events on the stream; simt: wall clock). */
+int plumb_device_time_begin(struct plumb_device *device, struct plumb_error *err);
+int plumb_device_time_end(struct plumb_device *device, double *microseconds, struct plumb_error *err);
+
+/* Drop the copies of weights, constants and state: to be called when host memory that the device has seen is freed or changed
+ * in place. A copy is also renewed by itself when a fingerprint of the host bytes changes, but the fingerprint of a matrix
+ * above 64 KiB (a constant above 4 MiB) is of samples. Op calls must not be under way. */
+int plumb_device_forget(struct plumb_device *device, struct plumb_error *err);
+
+/* Guarded runs. A new op begins, and the memory it may scribble on holds `poison`: scratch is filled at its first request in
+ * the op and lies between guard zones; with memory of its own, so do all operands. op: for messages, may be NULL.
+ * plumb_device_check then names what lies outside a buffer and was written, or a counter that was not left zero.
+ * opt/guard.h calls both for every op; nothing else need. */
+void plumb_device_poison(struct plumb_device *device, enum plumb_poison poison, const char *op);
+enum plumb_poison plumb_device_poisoned(const struct plumb_device *device);
+int plumb_device_check(struct plumb_device *device, struct plumb_error *err); /* PLUMB_MISMATCH: found one */
 
 /* What every launch needs. */
 bool plumb_device_is_cuda(const struct plumb_device *device);

@@ -16,6 +16,9 @@
 extern "C" {
 #endif
 
+/* The set. */
+extern const struct plumb_set plumb_opt_set;
+
 plumb_op_fn embed_opt;
 plumb_op_fn ple_embed_opt, ple_gate_opt, ple_conv_opt;
 plumb_op_fn hc_norm_down_opt, hc_up_mix_opt, hc_inject_opt;

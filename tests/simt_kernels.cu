@@ -150,7 +150,7 @@ template <int How> static __global__ void last_arriver_kernel(KERNEL_ARGUMENTS)
 			__threadfence();
 	}
 	__syncthreads();
-	if (last[0] || (How == ARRIVE_UNCHECKED && blockIdx.x == gridDim.x - 1)) {
+	if (How == ARRIVE_UNCHECKED ? blockIdx.x == gridDim.x - 1 : last[0]) {
 		float sum = 0.0f;
 
 		for (int b = 0; b < blocks; b++)
@@ -721,6 +721,18 @@ static __global__ void shuffle_mixed_kernel(KERNEL_ARGUMENTS)
 }
 LAUNCH(shuffle_mixed, shuffle_mixed_kernel, 1, 32, 0)
 
+static __global__ void mask_cycle_kernel(KERNEL_ARGUMENTS)
+{
+	UNUSED(scratch);
+	/* 0 waits for 1, 1 for 2, 2 for 0. */
+	const unsigned masks[3] = {3u, 6u, 5u};
+
+	if (threadIdx.x < 3)
+		__syncwarp(masks[threadIdx.x]);
+	out[threadIdx.x] = in[0];
+}
+LAUNCH(mask_cycle, mask_cycle_kernel, 1, 32, 0)
+
 static __global__ void shared_range_kernel(KERNEL_ARGUMENTS)
 {
 	UNUSED(scratch);
@@ -810,7 +822,7 @@ static __global__ void grid_barrier_plain_kernel(KERNEL_ARGUMENTS)
 }
 LAUNCH(grid_barrier_plain, grid_barrier_plain_kernel, 4, 32, 0)
 
-static __global__ void grid_barrier_deadlock_kernel(KERNEL_ARGUMENTS)
+static __global__ void grid_barrier_mixed_kernel(KERNEL_ARGUMENTS)
 {
 	UNUSED(in);
 	if (threadIdx.x < 32)
@@ -819,7 +831,10 @@ static __global__ void grid_barrier_deadlock_kernel(KERNEL_ARGUMENTS)
 		__syncthreads();
 	out[thread_in_grid()] = 1;
 }
-LAUNCH_COOPERATIVE(grid_barrier_deadlock, grid_barrier_deadlock_kernel, 2, 64)
+LAUNCH_COOPERATIVE(grid_barrier_mixed, grid_barrier_mixed_kernel, 2, 64)
+
+/* Never runs: no device has blocks of this size. */
+LAUNCH(block_too_large, warp_sum_kernel, 1, 1056, 0)
 
 /* ---- measured ---- */
 

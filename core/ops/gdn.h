@@ -32,7 +32,7 @@ struct plumb_gdn_in_proj {
  * Layout       window is a ring: the row of position p is p mod Kc. It holds one row more than the next token needs,
  *              as transformers keeps it. The stored weight is (C, 1, Kc).
  * Units        position: 0-based position of row 0 of the call.
- * Numerics     taps serial by fmaf, oldest first. NaN carried.
+ * Numerics     binary32. Taps serial by fmaf, oldest first; taps that reach before position 0 are left out. NaN carried.
  * Determinism  bit-exact on every device. window then holds the last Kc rows of qkv.
  * Errors       none.
  * Source       model-spec 2.6 line conv, 2.11. */
@@ -54,7 +54,9 @@ struct plumb_gdn_conv {
  *              as (Hv, Dk, Dv).
  * Units        softplus(x) = x for x > 20, else log1p(exp(x)); 1e-6 is fixed, not rms_norm_eps.
  * Numerics     state binary32 under both policies, never rounded further. Sums over Dk strided(128). State update by
- *              one fmaf after the decay product. NaN carried.
+ *              one fmaf after the decay product. Every other operation rounds once, in the order written: qn is
+ *              divided by the root, then by sqrt(Dk) rounded to binary32; g = -(exp(A_log)*softplus(a + dt_bias)).
+ *              Functions of core/math32.h. NaN carried.
  * Determinism  bit-exact on every device.
  * Errors       none.
  * Source       model-spec 2.6. */
@@ -74,7 +76,8 @@ struct plumb_gdn_recurrence {
  * Shapes       o (T, Hv, Dv), z (T, Hv*Dv), norm (Dv), out (T, Hv*Dv).
  * Layout       row-major, head-major.
  * Units        eps is rms_norm_eps; norm is a plain weight, not 1 + w.
- * Numerics     mean of squares strided(128) over Dv. NaN carried.
+ * Numerics     mean = strided(128) sum of squares over Dv, divided by Dv; every other operation rounds once, in the
+ *              order written. sigmoid and z*sigmoid(z) are plumb_sigmoidf and plumb_siluf. NaN carried.
  * Determinism  bit-exact on every device.
  * Errors       none.
  * Source       model-spec 2.6 (output norm). */

@@ -12,11 +12,13 @@
  * Shapes       x (T, D), gate (E, D), shared_gate (1, D), logits (T, E), expert (T, A), weight (T, A), shared_weight (T).
  * Layout       row-major; slot k of expert and weight is rank k.
  * Units        expert ids.
- * Numerics     rows split(S, 256) with rows E + 1; softmax in binary32 under both policies: maximum, e = exp(l - max),
- *              sum strided(256), prob = e / sum; top A by prob: larger first, then lower index, NaN below every number
- *              (--ties torch: as torch.topk on the CPU); sum of the chosen serial in slot order.
+ * Numerics     rows split(S, 256) with rows E + 1, gate and shared gate together; softmax of the stored logits in
+ *              binary32 under both policies: max = the largest, NaN when any is; e = exp(l - max); sum of e
+ *              strided(256); prob = e / sum; top A by prob: larger first, then lower index, NaN below every number
+ *              (--ties torch, oracle only: as torch.topk on the CPU); sum of the chosen serial in slot order.
  * Determinism  bit-exact on every device.
- * Errors       a NaN logit is carried into the outputs; expert ids stay distinct and in range.
+ * Errors       a NaN logit, one of +Inf, or all of -Inf make every prob and so every weight of the token NaN; its expert
+ *              ids are then 0..A-1: always distinct and in range.
  * Source       model-spec 2.9, 2.12. */
 struct plumb_moe_router {
 	int64_t T;
@@ -35,9 +37,10 @@ struct plumb_moe_router {
  *              shared_hidden (T, Fs).
  * Layout       row-major; slots in the order of expert.
  * Units        none.
- * Numerics     rows split(S, 256) with rows 2*(A*F + Fs). NaN carried.
+ * Numerics     rows split(S, 256) with rows 2*(A*F + Fs); a product of two rounded values, no fma. NaN carried.
  * Determinism  bit-exact on every device.
- * Errors       none; expert ids are in range by the router's contract.
+ * Errors       an id outside 0..E-1 reads no weight and makes hidden of its slot NaN: no router that keeps its contract
+ *              gives one, so it must show.
  * Source       model-spec 2.9. */
 struct plumb_moe_gate_up {
 	int64_t T;
@@ -57,10 +60,10 @@ struct plumb_moe_gate_up {
  *              shared_down (D, Fs), y (T, D), traces routed, shared (T, D).
  * Layout       row-major.
  * Units        none.
- * Numerics     rows of every expert and of the shared one split(S, 256) with rows D*(A+1); slot sum serial: a product,
- *              then a sum, no fma. NaN carried.
+ * Numerics     rows of every expert and of the shared one split(S, 256) with rows D*(A+1), S by the columns of each: F
+ *              and Fs; slot sum serial from +0: a product, then a sum, no fma. NaN carried.
  * Determinism  bit-exact on every device.
- * Errors       none. Traces may be NULL.
+ * Errors       an id outside 0..E-1 reads no weight and makes routed and y of its token NaN. Traces may be NULL.
  * Source       model-spec 2.9. */
 struct plumb_moe_down {
 	int64_t T;

@@ -10,6 +10,9 @@
 #define __global__ __attribute__((unused))
 #define __device__ __attribute__((unused))
 #define __constant__
+/* A restricted pointer would let this compiler move loads and stores over the calls that stand for barriers and atomics, since
+ * those are not given the pointer; nvcc knows better. */
+#define __restrict__
 #define __host__
 #define __launch_bounds__(...)
 #define __forceinline__ inline __attribute__((always_inline))
@@ -281,7 +284,7 @@ static inline void __threadfence(int line = __builtin_LINE())
 
 static inline void __threadfence_block(int line = __builtin_LINE())
 {
-	plumb_simt_give_way(PLUMB_SIMT_AT_FENCE, line);
+	plumb_simt_give_way(PLUMB_SIMT_AT_BLOCK_FENCE, line);
 }
 
 static inline void __nanosleep(unsigned, int line = __builtin_LINE())
@@ -290,8 +293,15 @@ static inline void __nanosleep(unsigned, int line = __builtin_LINE())
 }
 
 /* Atomics: a plain read and write, since fibers only take turns at calls; others may come in just before. */
+#ifdef PLUMB_SIMT_RACE
+#define PLUMB_SIMT_ATOMIC_ORDER(address) plumb_simt_race_atomic(address)
+#define PLUMB_SIMT_UNSEEN __attribute__((no_sanitize("thread"), noinline)) /* its load and store are no data race */
+#else
+#define PLUMB_SIMT_ATOMIC_ORDER(address) (void)0
+#define PLUMB_SIMT_UNSEEN
+#endif
 #define PLUMB_SIMT_ATOMIC(name, type, expression)                                                                      \
-	static inline type name(type *address, type operand, int line = __builtin_LINE())                              \
+	PLUMB_SIMT_UNSEEN static inline type name(type *address, type operand, int line = __builtin_LINE())                              \
 	{                                                                                                              \
 		plumb_simt_give_way(PLUMB_SIMT_AT_ATOMIC, line);                                                       \
 		PLUMB_SIMT_ATOMIC_ORDER(address);                                                                      \
@@ -300,13 +310,12 @@ static inline void __nanosleep(unsigned, int line = __builtin_LINE())
 		*address = (expression);                                                                               \
 		return old;                                                                                            \
 	}
-#define PLUMB_SIMT_ATOMIC_ORDER(address) (void)0
 #define PLUMB_SIMT_ATOMIC_BITS(type)                                                                                   \
 	PLUMB_SIMT_ATOMIC(atomicExch, type, operand)                                                                   \
 	PLUMB_SIMT_ATOMIC(atomicOr, type, old | operand)                                                               \
 	PLUMB_SIMT_ATOMIC(atomicAnd, type, old &operand)                                                               \
 	PLUMB_SIMT_ATOMIC(atomicXor, type, old ^ operand)                                                              \
-	static inline type atomicCAS(type *address, type compare, type value, int line = __builtin_LINE())             \
+	PLUMB_SIMT_UNSEEN static inline type atomicCAS(type *address, type compare, type value, int line = __builtin_LINE())             \
 	{                                                                                                              \
 		plumb_simt_give_way(PLUMB_SIMT_AT_ATOMIC, line);                                                       \
 		PLUMB_SIMT_ATOMIC_ORDER(address);                                                                      \
@@ -403,20 +412,14 @@ static inline unsigned __brev(unsigned v)
 	return __builtin_bswap32(v);
 }
 
-/* Byte i of the result is byte (selector nibble i, low three bits) of y:x; the nibble's top bit spreads that byte's sign. */
+/* Byte i of the result is that byte of y:x which the low three bits of the selector's nibble i say. */
 static inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector)
 {
 	const uint64_t bytes = static_cast<uint64_t>(y) << 32 | x;
 	unsigned result = 0;
 
-	for (unsigned i = 0; i < 4; i++) {
-		const unsigned nibble = selector >> (4 * i) & 0xfu;
-		unsigned byte = static_cast<unsigned>(bytes >> (8 * (nibble & 7u))) & 0xffu;
-
-		if (nibble & 8u)
-			byte = byte & 0x80u ? 0xffu : 0u;
-		result |= byte << (8 * i);
-	}
+	for (unsigned i = 0; i < 4; i++)
+		result |= (static_cast<unsigned>(bytes >> (8 * (selector >> (4 * i) & 7u))) & 0xffu) << (8 * i);
 	return result;
 }
 
@@ -514,6 +517,9 @@ static int plumb_simt_start(bool cooperative, const char *name, void (*kernel)(P
 	launch.block = {block.x, block.y, block.z};
 	launch.shared_bytes = shared_bytes;
 	launch.cooperative = cooperative;
+#ifdef PLUMB_SIMT_RACE
+	launch.race = 1;
+#endif
 	launch.thread = [](void *argument) { (*static_cast<decltype(call) *>(argument))(); };
 	launch.argument = &call;
 	return plumb_simt_run(static_cast<struct plumb_simt *>(stream), &launch);

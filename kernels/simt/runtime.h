@@ -62,10 +62,13 @@ uint64_t plumb_simt_collective(enum plumb_simt_kind kind, uint32_t mask, uint64_
 int plumb_simt_barrier(enum plumb_simt_kind kind, int predicate, int line);
 void plumb_simt_grid_barrier(unsigned *counter, int line);
 
-enum plumb_simt_point { PLUMB_SIMT_AT_ATOMIC, PLUMB_SIMT_AT_FENCE, PLUMB_SIMT_AT_SLEEP };
+enum plumb_simt_point { PLUMB_SIMT_AT_ATOMIC, PLUMB_SIMT_AT_FENCE, PLUMB_SIMT_AT_BLOCK_FENCE, PLUMB_SIMT_AT_SLEEP };
 
 /* A place where the thread may give way to others. */
 void plumb_simt_give_way(enum plumb_simt_point point, int line);
+
+/* An atomic of the race build. */
+void plumb_simt_race_atomic(const void *address);
 
 /* A shared array's declaration; its address tells arrays apart. */
 struct plumb_simt_shared_array {
@@ -84,6 +87,7 @@ struct plumb_simt_launch {
 	struct plumb_simt_dim grid, block;
 	size_t shared_bytes;
 	int cooperative;
+	int race; /* the kernel is of the race build (race.h) */
 	void (*thread)(void *argument); /* runs the kernel once, as plumb_simt_now */
 	void *argument;
 };

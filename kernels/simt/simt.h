@@ -14,9 +14,9 @@
  *
  * One struct serves one OS thread at a time; any number of OS threads may each use one of their own.
  *
- * LIMIT: the memory model is sequentially consistent at the granularity of the places where threads take turns. A counter
- * raised by a plain load and store instead of an atomic, and a missing __threadfence alone, give the right bits here (test
- * kernel: arrive_plain_counter); the race build (race.h) finds both.
+ * LIMIT: memory is sequentially consistent here, and threads take turns only at collectives, barriers, atomics, fences and sleeps.
+ * So a missing __threadfence alone, or a counter raised by a plain load and store, gives the right bits (test kernels
+ * arrive_no_fence, arrive_plain_counter). The race check (race.h) reports both.
  * LIMIT: a thread that waits on a bare volatile load never lets the others run, so such a wait hangs here.
  * LIMIT: a barrier inside a function that two branches both call has one line, so divergence between them goes unseen. */
 #ifndef PLUMB_KERNELS_SIMT_H
@@ -44,7 +44,7 @@ enum plumb_simt_poison {
 struct plumb_simt {
 	/* What is asked. All zero is a good default. */
 	uint64_t seed;                 /* 0: blocks, warps, lanes in natural order, one block at a time. Else: permuted */
-	int resident;                  /* blocks in flight at a time; 0: one for seed 0, else four */
+	int resident;                  /* blocks in flight at a time; 0: one for seed 0, else 4 to 32 by seed and block size */
 	int relaxed;                   /* 0: also report what hardware happens to tolerate: an exited thread at a barrier or mask */
 	enum plumb_simt_poison poison; /* what shared memory holds before it is written */
 	size_t stack_bytes;            /* stack of a thread; 0: 64 KiB (256 KiB under AddressSanitizer) */

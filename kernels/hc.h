@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+/* Launchers of the hyper-connection ops, one token a launch. Contracts: core/ops/hc.h. */
+#ifndef PLUMB_KERNELS_HC_H
+#define PLUMB_KERNELS_HC_H
+
+#include <stdint.h>
+
+#include "kernels/launcher.h"
+
+/* hc_norm_down is two launches: hc_norm writes normed, hc_down reads it. */
+struct plumb_hc_norm {
+	const float *residual; /* (S, D) */
+	const void *norm;      /* (S*D) of format */
+	int format;            /* enum plumb_format */
+	int streams;           /* S */
+	int64_t hidden;        /* D */
+	float eps;
+	int bf16;              /* policy bf16: round at the contract's rne */
+	float *normed;         /* (S, D) */
+};
+PLUMB_DECLARE_LAUNCHER(hc_norm, const struct plumb_hc_norm *norm, void *stream);
+
+struct plumb_hc_down {
+	const float *normed;  /* (S*D) */
+	const void *down;     /* (R, S*D) */
+	const void *inject;   /* (S, S*D) or NULL */
+	int down_format, inject_format;
+	int streams;          /* S */
+	int64_t low_rank;     /* R */
+	int64_t cols;         /* S*D */
+	int pieces;           /* plumb_split_count(R + S, S*D) */
+	int bf16;
+	float *low;           /* (R) */
+	float *inject_logits; /* (S), unless inject is NULL */
+};
+PLUMB_DECLARE_LAUNCHER(hc_down, const struct plumb_hc_down *down, void *stream);
+
+struct plumb_hc_up {
+	const float *normed;        /* (S, D) */
+	const float *low;           /* (R) */
+	const float *inject_logits; /* (S) or NULL */
+	const void *up;             /* (S*D, R) of format */
+	int format;
+	int streams;                /* S */
+	int64_t hidden;             /* D */
+	int64_t low_rank;           /* R */
+	int pieces;                 /* plumb_split_count(S*D, R) */
+	int bf16;
+	float *mixed;               /* (D) */
+	float *injection;           /* (S), unless inject_logits is NULL */
+};
+PLUMB_DECLARE_LAUNCHER(hc_up_mix, const struct plumb_hc_up *up, void *stream);
+
+/* residual, residual_out: (S, D), may be one buffer; branch: (D); injection: (S). */
+PLUMB_DECLARE_LAUNCHER(hc_inject, const float *residual, const float *branch, const float *injection, int streams,
+	int64_t hidden, int bf16, float *residual_out, void *stream);
+
+#endif

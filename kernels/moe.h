@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+/* Launchers of the mixture-of-experts stage, one token a launch. Contracts: core/ops/moe.h. */
+#ifndef PLUMB_KERNELS_MOE_H
+#define PLUMB_KERNELS_MOE_H
+
+#include <stdint.h>
+
+#include "kernels/launcher.h"
+
+enum {
+	PLUMB_MOE_SHARED_EXPERTS = 8192, /* ranked in shared memory: 64 KiB; more need scratch */
+	PLUMB_MOE_MAX_EXPERTS = 1 << 30, /* LIMIT: rounded up to a power of two it must be an int */
+};
+
+/* A matrix of its own. */
+struct plumb_moe_matrix {
+	const void *data; /* (rows, cols) of format, any alignment */
+	int format;       /* enum plumb_format */
+};
+
+/* One matrix an expert, all of one format and shape. */
+struct plumb_moe_bank {
+	const void *const *data; /* (E) pointers to (rows, cols) */
+	int format;
+};
+
+struct plumb_moe_router_launch {
+	const float *x; /* (D) */
+	struct plumb_moe_matrix gate, shared_gate; /* (E, D), (1, D) */
+	float *logits;        /* (E) */
+	int32_t *expert;      /* (A) */
+	float *weight;        /* (A) */
+	float *shared_weight; /* (1) */
+	uint64_t *rank;       /* scratch (E rounded up to a power of two) above PLUMB_MOE_SHARED_EXPERTS, else NULL */
+	uint32_t *arrived;    /* zero between launches */
+	int64_t cols;         /* D */
+	int32_t experts;      /* E */
+	int32_t chosen;       /* A */
+	int pieces;           /* plumb_split_count(E + 1, D) */
+	int norm_topk;
+	int bf16;             /* policy bf16: round what is stored */
+};
+
+struct plumb_moe_gate_up_launch {
+	const float *x;                             /* (D) */
+	const int32_t *expert;                      /* (A) */
+	struct plumb_moe_bank gate, up;             /* (E) of (F, D) */
+	struct plumb_moe_matrix shared_gate, shared_up; /* (Fs, D) */
+	float *hidden;        /* (A, F) */
+	float *shared_hidden; /* (Fs) */
+	int64_t cols;         /* D */
+	int64_t inner;        /* F */
+	int64_t shared_inner; /* Fs */
+	int32_t experts;      /* E */
+	int32_t chosen;       /* A */
+	int pieces;           /* plumb_split_count(2*(A*F + Fs), D) */
+	int bf16;
+};
+
+struct plumb_moe_down_launch {
+	const float *hidden;        /* (A, F) */
+	const float *shared_hidden; /* (Fs) */
+	const int32_t *expert;      /* (A) */
+	const float *weight;        /* (A) */
+	const float *shared_weight; /* (1) */
+	struct plumb_moe_bank down; /* (E) of (D, F) */
+	struct plumb_moe_matrix shared_down; /* (D, Fs) */
+	float *y;                   /* (D) */
+	float *routed;              /* (D) or NULL */
+	float *shared;              /* (D) or NULL */
+	int64_t rows;               /* D */
+	int64_t inner;              /* F */
+	int64_t shared_inner;       /* Fs */
+	int32_t experts;            /* E */
+	int32_t chosen;             /* A */
+	int pieces;                 /* plumb_split_count(D*(A+1), F) */
+	int shared_pieces;          /* plumb_split_count(D*(A+1), Fs) */
+	int bf16;
+};
+
+PLUMB_DECLARE_LAUNCHER(moe_router, const struct plumb_moe_router_launch *launch, void *stream);
+PLUMB_DECLARE_LAUNCHER(moe_gate_up, const struct plumb_moe_gate_up_launch *launch, void *stream);
+PLUMB_DECLARE_LAUNCHER(moe_down, const struct plumb_moe_down_launch *launch, void *stream);
+
+#endif

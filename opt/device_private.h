@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT */
+/* Inside of a device. For opt/device.c, opt/cuda.c, opt/mirror.c, opt/graph.c and their tests. */
+#ifndef PLUMB_OPT_DEVICE_PRIVATE_H
+#define PLUMB_OPT_DEVICE_PRIVATE_H
+
+#include "kernels/simt/simt.h"
+#include "opt/device.h"
+
+enum { PLUMB_SCRATCH_SLOTS = 8 };
+
+/* What a kind of device can do. Copies are in order with the launches of the stream; download has its bytes on return. */
+struct plumb_backend {
+	const char *name;
+	int (*open)(struct plumb_device *device, struct plumb_error *err);
+	void (*close)(struct plumb_device *device);
+	/* Memory, 256-byte aligned. take: NULL with a message when there is none. */
+	void *(*take)(struct plumb_device *device, size_t bytes, struct plumb_error *err);
+	void (*give)(struct plumb_device *device, void *memory);
+	int (*upload)(struct plumb_device *device, void *to, const void *from, size_t bytes, struct plumb_error *err);
+	int (*download)(struct plumb_device *device, void *to, const void *from, size_t bytes, struct plumb_error *err);
+	int (*sync)(struct plumb_device *device, struct plumb_error *err);
+	int (*time_begin)(struct plumb_device *device, struct plumb_error *err);
+	int (*time_end)(struct plumb_device *device, double *microseconds, struct plumb_error *err);
+	/* What a launcher returned, as a status and a reason. */
+	enum plumb_status (*reason)(const struct plumb_device *device, int status, const char **text);
+
+	/* A captured graph, where there is one (else NULL). between: the calls in between are recorded and not run; the graph
+	 * begins with a copy of in_bytes from in to in_place and so on. launch: run it once and wait. */
+	int (*capture_begin)(struct plumb_device *device, struct plumb_error *err);
+	int (*capture_end)(struct plumb_device *device, void **graph, struct plumb_error *err);
+	void (*capture_drop)(struct plumb_device *device); /* after a failure in between */
+	int (*graph_launch)(struct plumb_device *device, void *graph, struct plumb_error *err);
+	void (*graph_free)(void *graph);
+	void *(*pinned_take)(struct plumb_device *device, size_t bytes, struct plumb_error *err); /* host memory for copies */
+	void (*pinned_give)(void *memory);
+};
+
+extern const struct plumb_backend plumb_backend_simt;
+#ifdef PLUMB_HAVE_CUDA
+extern const struct plumb_backend plumb_backend_cuda;
+#endif
+
+/* Scratch of one slot: zone | room bytes | zone. In guarded runs the second zone begins where what was asked for ends. */
+struct plumb_scratch {
+	unsigned char *memory;
+	size_t room;
+	size_t asked;  /* most bytes asked for in this op; 0: not yet */
+};
+
+/* A bank's pointer array, and the host's list it was made from. */
+struct plumb_bank_pointers {
+	const struct plumb_weight *bank;
+	int64_t count;
+	const void **host; /* (count) */
+	const void **device;
+};
+
+struct plumb_mirror; /* opt/mirror.c: copies of host memory */
+
+struct plumb_device {
+	enum plumb_device_kind kind;
+	const struct plumb_backend *backend;
+	struct plumb_device_options options;
+	char description[384];
+	bool own_memory;         /* not the host's: calls go through opt/mirror.c */
+	bool capturing;          /* between capture_begin and capture_end */
+	enum plumb_poison poison;
+	const char *op;          /* the op under way, for messages; NULL: not known */
+	uint64_t generation;     /* counts changes of any address a captured graph may hold */
+
+	void *stream;            /* what launchers take: &simt, or a cudaStream_t */
+	struct plumb_simt simt;
+	double time;             /* simt: begin, in microseconds */
+	struct plumb_gpu *gpu;   /* opt/cuda.c */
+
+	struct plumb_scratch scratch[PLUMB_SCRATCH_SLOTS];
+	uint32_t *counter;
+	size_t counters;
+	struct plumb_bank_pointers *bank;
+	size_t banks, bank_room;
+	void **retired;          /* outgrown memory: kept, because a captured graph may still name it */
+	size_t retirees, retired_room;
+	struct plumb_mirror *mirror;
+};
+
+/* Memory that is given back when the device closes, not before. */
+int plumb_device_retire(struct plumb_device *device, void *memory, struct plumb_error *err);
+
+/* Upload `bytes` of poison, as 32-bit elements from 0 on. */
+int plumb_device_fill(struct plumb_device *device, void *to, size_t bytes, struct plumb_error *err);
+
+/* Check the zones around `bytes` at memory; what: names the buffer in the message. */
+int plumb_device_zones(struct plumb_device *device, const unsigned char *memory, size_t bytes, const char *what,
+	struct plumb_error *err);
+
+/* opt/mirror.c */
+int plumb_mirror_create(struct plumb_device *device, struct plumb_error *err);
+void plumb_mirror_destroy(struct plumb_device *device);
+
+#endif

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+/* Hyper-connection. Contracts: core/ops/hc.h. */
+#include "core/ops/hc.h"
+
+#include "core/order.h"
+#include "kernels/hc.h"
+#include "opt/device.h"
+#include "opt/opt.h"
+
+int hc_norm_down_opt(const struct plumb_env *env, const void *args)
+{
+	const struct plumb_hc_norm_down *a = args;
+	int64_t S = env->cfg->streams, D = env->cfg->hidden, R = a->down->rows;
+	struct plumb_hc_norm norm = {
+		.norm = a->norm->data,
+		.format = (int)a->norm->format,
+		.streams = (int)S,
+		.hidden = D,
+		.eps = env->cfg->rms_norm_eps,
+		.bf16 = env->policy == PLUMB_POLICY_BF16,
+	};
+	struct plumb_hc_down down = {
+		.down = a->down->data,
+		.down_format = (int)a->down->format,
+		.inject = a->inject ? a->inject->data : NULL,
+		.inject_format = a->inject ? (int)a->inject->format : 0,
+		.streams = (int)S,
+		.low_rank = R,
+		.cols = S * D,
+		.pieces = plumb_split_count(R + S, S * D),
+		.bf16 = norm.bf16,
+	};
+	int status = PLUMB_OK;
+
+	for (int64_t t = 0; t < a->T && status == PLUMB_OK; t++) {
+		norm.residual = a->residual + t * S * D;
+		norm.normed = a->normed + t * S * D;
+		down.normed = norm.normed;
+		down.low = a->low + t * R;
+		down.inject_logits = a->inject ? a->inject_logits + t * S : NULL;
+		status = PLUMB_RUN(env, hc_norm, &norm);
+		if (status == PLUMB_OK)
+			status = PLUMB_RUN(env, hc_down, &down);
+	}
+	return status;
+}
+
+int hc_up_mix_opt(const struct plumb_env *env, const void *args)
+{
+	const struct plumb_hc_up_mix *a = args;
+	int64_t S = env->cfg->streams, D = env->cfg->hidden, R = a->up->cols;
+	struct plumb_hc_up up = {
+		.up = a->up->data,
+		.format = (int)a->up->format,
+		.streams = (int)S,
+		.hidden = D,
+		.low_rank = R,
+		.pieces = plumb_split_count(S * D, R),
+		.bf16 = env->policy == PLUMB_POLICY_BF16,
+	};
+	int status = PLUMB_OK;
+
+	for (int64_t t = 0; t < a->T && status == PLUMB_OK; t++) {
+		up.normed = a->normed + t * S * D;
+		up.low = a->low + t * R;
+		up.inject_logits = a->inject_logits ? a->inject_logits + t * S : NULL;
+		up.mixed = a->mixed + t * D;
+		up.injection = a->injection ? a->injection + t * S : NULL;
+		status = PLUMB_RUN(env, hc_up_mix, &up);
+	}
+	return status;
+}
+
+int hc_inject_opt(const struct plumb_env *env, const void *args)
+{
+	const struct plumb_hc_inject *a = args;
+	int64_t S = env->cfg->streams, D = env->cfg->hidden;
+	int status = PLUMB_OK;
+
+	for (int64_t t = 0; t < a->T && status == PLUMB_OK; t++)
+		status = PLUMB_RUN(env, hc_inject, a->residual + t * S * D, a->branch + t * D, a->injection + t * S, (int)S, D,
+			env->policy == PLUMB_POLICY_BF16, a->residual_out + t * S * D);
+	return status;
+}

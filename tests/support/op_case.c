@@ -1,0 +1,432 @@
+/* SPDX-License-Identifier: MIT */
+#include "tests/support/op_case.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/numeric.h"
+#include "ref/ref.h"
+#include "ref/twin/twin.h"
+
+enum { ZONE = 256, ALIGNMENT = 64, ZONE_BYTE = 0xff }; /* all ones is a NaN in binary32, bf16 and f16, and -1 */
+
+uint64_t op_random_next(struct op_random *r)
+{
+	uint64_t z = (r->state += 0x9E3779B97F4A7C15u);
+	z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+	z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+	return z ^ (z >> 31);
+}
+
+int64_t op_random_below(struct op_random *r, int64_t n)
+{
+	return (int64_t)(op_random_next(r) % (uint64_t)n);
+}
+
+float op_random_float(struct op_random *r, float low, float high)
+{
+	return low + (high - low) * (float)(op_random_next(r) >> 40) * 0x1p-24f;
+}
+
+static void *take(size_t bytes)
+{
+	void *m = aligned_alloc(ALIGNMENT, (bytes + ALIGNMENT) / ALIGNMENT * ALIGNMENT);
+	if (!m) {
+		fprintf(stderr, "op_case: out of memory for %zu bytes\n", bytes);
+		exit(99);
+	}
+	return m;
+}
+
+static void memory_make(struct op_memory *m, size_t bytes)
+{
+	m->bytes = bytes;
+	m->block_bytes = bytes + 2 * ZONE;
+	m->block = take(m->block_bytes);
+	m->data = m->block + ZONE;
+	memset(m->block, ZONE_BYTE, m->block_bytes);
+}
+
+static bool zones_intact(const struct op_memory *m)
+{
+	for (size_t i = 0; i < ZONE; i++)
+		if (m->block[i] != ZONE_BYTE || m->data[m->bytes + i] != ZONE_BYTE)
+			return false;
+	return true;
+}
+
+static size_t element_bytes(enum plumb_kind kind)
+{
+	return kind == PLUMB_KIND_I64 ? sizeof(int64_t) : sizeof(float);
+}
+
+/* Matrices in one block, with gaps, each at any address its elements may have. */
+static void make_matrices(struct op_case *c, struct op_operand *o, int format)
+{
+	bool bank = o->info->kind == PLUMB_KIND_BANK;
+	int64_t rows = o->dim[bank], cols = o->dim[bank + 1], total = 0;
+	enum plumb_format f = format >= 0 ? (enum plumb_format)format
+					  : (enum plumb_format)op_random_below(&c->random, PLUMB_FORMAT_COUNT);
+	size_t unit = plumb_format_row_bytes(f, 1), at = 0;
+
+	o->matrices = bank ? o->dim[0] : 1;
+	if (o->info->count) { /* the n-gram table, cut into shards of equal rows but for the last */
+		int64_t shards = 1 + op_random_below(&c->random, 4);
+		total = o->ngram.rows;
+		rows = (total + shards - 1) / shards;
+		o->matrices = (total + rows - 1) / rows;
+	}
+	o->weight = take((size_t)o->matrices * sizeof *o->weight);
+	size_t *start = take((size_t)o->matrices * sizeof *start);
+	for (int64_t i = 0; i < o->matrices; i++) {
+		struct plumb_weight *w = &o->weight[i];
+		*w = (struct plumb_weight){f, total && i == o->matrices - 1 ? total - i * rows : rows, cols, NULL};
+		at += unit * (size_t)(op_random_below(&c->random, 2) ? op_random_below(&c->random, 9) : 0);
+		if (op_random_below(&c->random, 2))
+			at = (at + 15) / 16 * 16; /* where wide loads are possible */
+		start[i] = at;
+		at += plumb_weight_bytes(w);
+	}
+	memory_make(&o->memory, at);
+	for (int64_t i = 0; i < o->matrices; i++)
+		o->weight[i].data = o->memory.data + start[i];
+	free(start);
+}
+
+static void make_cache(struct op_case *c, struct op_operand *o, int64_t page_tokens)
+{
+	int64_t rows = o->dim[0], page_rows = page_tokens * rows / c->env.capacity, pages = rows / page_rows;
+	int32_t *page;
+
+	o->cache = (struct plumb_cache){
+		.format = c->env.policy == PLUMB_POLICY_BF16 ? PLUMB_BF16 : PLUMB_F32, .page_rows = (int32_t)page_rows,
+		.width = (int32_t)o->dim[1], .rows = rows,
+	};
+	memory_make(&o->memory, (size_t)rows * plumb_format_row_bytes(o->cache.format, o->cache.width));
+	memory_make(&o->page, (size_t)pages * sizeof *page);
+	o->cache.data = o->memory.data;
+	o->cache.page = page = (int32_t *)(void *)o->page.data;
+	/* the same permutation for every cache of the case: they share a table in a decoder */
+	struct op_random shuffle = {c->seed};
+	for (int32_t i = 0; i < pages; i++) {
+		int32_t j = (int32_t)op_random_below(&shuffle, i + 1);
+		page[i] = page[j];
+		page[j] = i;
+	}
+}
+
+static void make_operand(struct op_case *c, struct op_operand *o, const struct op_case_options *options, int64_t page_tokens)
+{
+	const struct plumb_operand *info = o->info;
+	struct plumb_extent extent = {c->T, c->env.capacity};
+	void *pointer = NULL;
+
+	o->rank = plumb_shape_eval(info->shape, &c->cfg, &extent, o->dim);
+	o->count = 1;
+	for (int i = 0; i < o->rank; i++)
+		o->count *= o->dim[i];
+	if (!o->absent)
+		switch (info->kind) {
+		case PLUMB_KIND_F32:
+		case PLUMB_KIND_I32:
+		case PLUMB_KIND_I64:
+			memory_make(&o->memory, (size_t)o->count * element_bytes(info->kind));
+			pointer = o->memory.data;
+			break;
+		case PLUMB_KIND_WEIGHT:
+		case PLUMB_KIND_BANK:
+			if (info->count && plumb_ngram_constants(&c->cfg, 0, &o->ngram, &c->error) != PLUMB_OK)
+				abort();
+			make_matrices(c, o, options->format);
+			pointer = o->weight;
+			break;
+		case PLUMB_KIND_CACHE:
+			make_cache(c, o, page_tokens);
+			pointer = &o->cache;
+			break;
+		case PLUMB_KIND_NGRAM:
+			if (plumb_ngram_constants(&c->cfg, 0, &o->ngram, &c->error) != PLUMB_OK)
+				abort();
+			pointer = &o->ngram;
+			break;
+		}
+	memcpy((unsigned char *)c->args + info->offset, &pointer, sizeof pointer);
+	if (info->count) {
+		struct plumb_ple_embed *a = c->args; /* the one op whose shapes no config fixes */
+		a->shards = o->matrices;
+		a->shard_rows = o->weight[0].rows;
+	}
+}
+
+struct op_case *op_case_new(enum plumb_op op, uint64_t seed, const struct op_case_options *options)
+{
+	static const struct op_case_options all_random = {.policy = -1, .format = -1, .traces = -1};
+	const struct op_case_options *with = options ? options : &all_random;
+	const struct plumb_op_info *info = &plumb_ops[op];
+	struct op_case *c = take(sizeof *c);
+
+	*c = (struct op_case){.op = op, .seed = seed, .random = {seed * PLUMB_OP_COUNT + (uint64_t)op}};
+	struct op_random *r = &c->random;
+	op_config_random(r, op, &c->cfg);
+	if (with->cfg)
+		c->cfg = *with->cfg;
+	int64_t page_tokens = c->cfg.block_tokens * (1 + op_random_below(r, 4));
+	c->env = (struct plumb_env){
+		.cfg = &c->cfg, .capacity = page_tokens * (1 + op_random_below(r, op_random_below(r, 3) ? 8 : 40)),
+		.policy = (enum plumb_policy)(with->policy >= 0 ? with->policy : (int)op_random_below(r, 2)),
+		.ties = PLUMB_TIES_LOWER, .err = &c->error,
+	};
+	c->T = with->T ? with->T : op_random_below(r, 2) ? 1 : 1 + op_random_below(r, 5);
+	if (c->T > c->env.capacity)
+		c->env.capacity = (c->T + page_tokens - 1) / page_tokens * page_tokens;
+	c->position = op_random_below(r, c->env.capacity - c->T + 1);
+	if (op_random_below(r, 4) == 0)
+		c->position = op_random_below(r, 2) ? 0 : c->env.capacity - c->T;
+	c->span = ldexpf(1.0f, (int)op_random_below(r, 5) - 2);
+	c->zeros = op_random_below(r, 4) ? 0.0f : 0.5f;
+
+	c->args = take(info->args_size);
+	memset(c->args, 0, info->args_size);
+	*(int64_t *)c->args = c->T;
+	c->operands = info->operands;
+	bool optional = with->traces >= 0 ? with->traces : op_random_below(r, 4) != 0; /* come and go together */
+	for (int i = 0; i < info->operands; i++) {
+		struct op_operand *o = &c->operand[i];
+		o->info = &info->operand[i];
+		bool trace = with->traces >= 0 ? with->traces : op_random_below(r, 2);
+		o->absent = o->info->optional && !(o->info->trace ? trace : optional);
+		make_operand(c, o, with, page_tokens);
+	}
+	op_case_fill(c);
+	op_case_seal(c);
+	return c;
+}
+
+static void keep(unsigned char **copy, const struct op_memory *m)
+{
+	free(*copy);
+	*copy = NULL;
+	if (m->block) {
+		*copy = take(m->block_bytes);
+		memcpy(*copy, m->block, m->block_bytes);
+	}
+}
+
+void op_case_seal(struct op_case *c)
+{
+	for (int i = 0; i < c->operands; i++) {
+		struct op_operand *o = &c->operand[i];
+		if (o->info->role != PLUMB_OUT) {
+			keep(&o->before, &o->memory);
+			keep(&o->page_before, &o->page);
+		}
+	}
+}
+
+void op_case_free(struct op_case *c)
+{
+	for (int i = 0; i < c->operands; i++) {
+		struct op_operand *o = &c->operand[i];
+		free(o->memory.block);
+		free(o->page.block);
+		free(o->weight);
+		free(o->before);
+		free(o->page_before);
+	}
+	free(c->args);
+	free(c);
+}
+
+struct op_operand *op_case_operand(struct op_case *c, const char *name)
+{
+	for (int i = 0; i < c->operands; i++)
+		if (strcmp(c->operand[i].info->name, name) == 0)
+			return &c->operand[i];
+	fprintf(stderr, "op_case: %s has no operand %s\n", plumb_ops[c->op].name, name);
+	exit(99);
+}
+
+void *op_case_data(struct op_case *c, const char *name)
+{
+	return op_case_operand(c, name)->memory.data;
+}
+
+const char *op_case_name(const struct op_case *c, char text[64])
+{
+	snprintf(text, 64, "%s:%llu", plumb_ops[c->op].name, (unsigned long long)c->seed);
+	return text;
+}
+
+static bool written(const struct op_operand *o)
+{
+	return !o->absent && (o->info->role == PLUMB_OUT || o->info->role == PLUMB_STATE);
+}
+
+static void prepare(struct op_case *c, enum plumb_poison poison)
+{
+	for (int i = 0; i < c->operands; i++) {
+		struct op_operand *o = &c->operand[i];
+		if (o->absent)
+			continue;
+		if (o->info->role == PLUMB_OUT)
+			plumb_poison_fill(poison, o->info->kind == PLUMB_KIND_I64 ? PLUMB_POISON_64 : PLUMB_POISON_32,
+				o->memory.data, 0, (size_t)o->count);
+		else if (o->before)
+			memcpy(o->memory.block, o->before, o->memory.block_bytes);
+	}
+}
+
+/* What a call may not have done. */
+static bool untouched(const struct op_case *c, char text[OP_CASE_TEXT])
+{
+	for (int i = 0; i < c->operands; i++) {
+		const struct op_operand *o = &c->operand[i];
+		const char *fault = NULL;
+		if (o->memory.block && !zones_intact(&o->memory))
+			fault = "was written outside";
+		else if (o->before && o->info->role != PLUMB_STATE &&
+			 memcmp(o->memory.block, o->before, o->memory.block_bytes) != 0)
+			fault = "is an input and was changed";
+		else if (o->page_before && memcmp(o->page.block, o->page_before, o->page.block_bytes) != 0)
+			fault = "had its page table changed";
+		if (fault) {
+			snprintf(text, OP_CASE_TEXT, "%s %s", o->info->name, fault);
+			return false;
+		}
+	}
+	return true;
+}
+
+bool op_case_run(struct op_case *c, plumb_op_fn *fn, struct plumb_device *device, enum plumb_poison poison,
+	struct op_result *result, char text[OP_CASE_TEXT])
+{
+	int status;
+
+	*result = (struct op_result){{NULL}};
+	prepare(c, poison);
+	c->error.text[0] = '\0';
+	c->env.device = device;
+	if (device)
+		plumb_device_poison(device, poison, plumb_ops[c->op].name);
+	status = fn(&c->env, c->args);
+	if (device && status == PLUMB_OK)
+		status = plumb_device_sync(device, &c->error);
+	if (device && status == PLUMB_OK)
+		status = plumb_device_check(device, &c->error);
+	c->env.device = NULL;
+	if (status != PLUMB_OK) {
+		snprintf(text, OP_CASE_TEXT, "failed: %s", c->error.text);
+		return false;
+	}
+	if (!untouched(c, text))
+		return false;
+	for (int i = 0; i < c->operands; i++) {
+		const struct op_operand *o = &c->operand[i];
+		if (written(o)) {
+			result->bytes[i] = take(o->memory.bytes);
+			memcpy(result->bytes[i], o->memory.data, o->memory.bytes);
+		}
+	}
+	return true;
+}
+
+void op_result_free(struct op_result *r)
+{
+	for (int i = 0; i < OP_CASE_OPERANDS; i++)
+		free(r->bytes[i]);
+	*r = (struct op_result){{NULL}};
+}
+
+float *op_values(const struct op_operand *o, const unsigned char *bytes)
+{
+	int64_t count = o->info->kind == PLUMB_KIND_CACHE ? o->cache.rows * o->cache.width : o->count;
+	float *v = take((size_t)count * sizeof *v);
+	plumb_decode(o->info->kind == PLUMB_KIND_CACHE ? o->cache.format : PLUMB_F32, bytes, count, v);
+	return v;
+}
+
+/* "y[3, 17]" of a flat index. */
+static const char *place(const struct op_operand *o, int64_t index, char text[128])
+{
+	int used = snprintf(text, 128, "%s[", o->info->name);
+	int64_t rest = o->count;
+	for (int d = 0; d < o->rank && used < 120; d++) {
+		rest /= o->dim[d];
+		used += snprintf(text + used, 128 - (size_t)used, "%s%lld", d ? ", " : "", (long long)(index / rest));
+		index %= rest;
+	}
+	snprintf(text + used, 128 - (size_t)used, "]");
+	return text;
+}
+
+static bool operand_same(const struct op_operand *o, const unsigned char *a, const unsigned char *b, const char *what,
+	char text[OP_CASE_TEXT])
+{
+	char at[128];
+
+	if (memcmp(a, b, o->memory.bytes) == 0)
+		return true;
+	if (o->info->kind == PLUMB_KIND_I32 || o->info->kind == PLUMB_KIND_I64) {
+		size_t n = element_bytes(o->info->kind), i = 0;
+		while (memcmp(a + i * n, b + i * n, n) == 0)
+			i++;
+		int64_t x = 0, y = 0; /* little-endian; the low word says enough of a 32-bit one */
+		memcpy(&x, a + i * n, n);
+		memcpy(&y, b + i * n, n);
+		snprintf(text, OP_CASE_TEXT, "%s: %s is %lld, expected %lld", what, place(o, (int64_t)i, at),
+			(long long)(n == 4 ? (int32_t)x : x), (long long)(n == 4 ? (int32_t)y : y));
+		return false;
+	}
+	float *x = op_values(o, a), *y = op_values(o, b);
+	int64_t count = o->count, first = -1, differ = 0;
+	for (int64_t i = 0; i < count; i++)
+		if (plumb_f32_bits(x[i]) != plumb_f32_bits(y[i]) && !(isnan(x[i]) && isnan(y[i]))) {
+			first = first < 0 ? i : first;
+			differ++;
+		}
+	if (differ)
+		snprintf(text, OP_CASE_TEXT, "%s: %s is %.9g, expected %.9g (%lld of %lld values differ)", what,
+			place(o, first, at), (double)x[first], (double)y[first], (long long)differ, (long long)count);
+	free(x);
+	free(y);
+	return differ == 0;
+}
+
+bool op_case_same(
+	struct op_case *c, const struct op_result *a, const struct op_result *b, const char *what, char text[OP_CASE_TEXT])
+{
+	for (int i = 0; i < c->operands; i++)
+		if (a->bytes[i] && !operand_same(&c->operand[i], a->bytes[i], b->bytes[i], what, text))
+			return false;
+	return true;
+}
+
+bool op_case_check(struct op_case *c, plumb_op_fn *opt, struct plumb_device *const *device, int devices,
+	char text[OP_CASE_TEXT])
+{
+	struct op_result oracle, twin, other;
+	bool ok = op_case_run(c, plumb_ref_oracle.op[c->op], NULL, PLUMB_POISON_LARGE, &oracle, text);
+
+	if (!ok)
+		return false;
+	ok = op_case_run(c, plumb_ref_twin.op[c->op], NULL, PLUMB_POISON_NAN, &twin, text);
+	if (ok) {
+		ok = op_case_run(c, plumb_ref_twin.op[c->op], NULL, PLUMB_POISON_LARGE, &other, text) &&
+		     op_case_same(c, &other, &twin, "twin, other poison", text) &&
+		     op_case_near(c, &oracle, &twin, "twin against oracle", text);
+		op_result_free(&other);
+	}
+	for (int d = 0; ok && d < devices; d++) {
+		enum plumb_poison poison = d % 2 ? PLUMB_POISON_LARGE : PLUMB_POISON_NAN;
+		char what[512];
+		snprintf(what, sizeof what, "opt on %s, poison %s", plumb_device_description(device[d]), d % 2 ? "large" : "NaN");
+		ok = op_case_run(c, opt ? opt : plumb_device_set(device[d])->op[c->op], device[d], poison, &other, text) &&
+		     op_case_same(c, &other, &twin, what, text);
+		op_result_free(&other);
+	}
+	op_result_free(&oracle);
+	op_result_free(&twin);
+	return ok;
+}

@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: MIT */
+/* Random configs and valid inputs. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/numeric.h"
+#include "core/ops/ple.h"
+#include "core/rope.h"
+#include "tests/support/op_case.h"
+
+#define COUNT(array) ((int64_t)(sizeof(array) / sizeof((array)[0])))
+
+/* One of the sizes around which code changes its way (a lane's 8 values, a warp, 128 and 256 accumulators, the pieces of a
+ * split, 16 bytes), at most limit. */
+static int64_t size(struct op_random *r, int64_t limit)
+{
+	static const int64_t edges[] = {1, 2, 3, 4, 7, 8, 9, 16, 24, 31, 32, 33, 40, 63, 64, 65, 96, 127, 128, 129, 200, 255, 256,
+		257, 264, 300, 511, 512, 513, 1023, 1024, 1025, 1032, 2049, 2560, 4099};
+	int64_t n = COUNT(edges);
+	while (n > 1 && edges[n - 1] > limit)
+		n--;
+	if (op_random_below(r, 3) == 0)
+		return 1 + op_random_below(r, limit < 40 ? limit : 40);
+	return edges[op_random_below(r, n)];
+}
+
+/* rows so that rows * cols is about `work` at most. */
+static int64_t size_for(struct op_random *r, int64_t limit, int64_t cols, int64_t work)
+{
+	int64_t most = work / cols;
+	return size(r, most < 1 ? 1 : most < limit ? most : limit);
+}
+
+static int small(struct op_random *r, int most)
+{
+	return 1 + (int)op_random_below(r, most);
+}
+
+/* Work of a case: elements of its largest matrices, so that simt takes a few milliseconds. */
+enum { WORK = 40000 };
+
+void op_config_random(struct op_random *r, enum plumb_op op, struct plumb_config *c)
+{
+	bool wide = op_random_below(r, 4) == 0; /* long rows, which are cut into pieces, and few of them */
+
+	*c = (struct plumb_config){.layers = 1, .ple_count = 1, .rms_norm_eps = 1e-6f, .max_positions = 1 << 20};
+	c->hidden = size(r, wide ? 4099 : 300);
+	c->streams = op_random_below(r, 8) ? small(r, 5) : small(r, 64);
+	while (c->streams > 1 && c->streams * c->hidden > (wide ? 8192 : 2000))
+		c->streams /= 2;
+	c->low_rank = size_for(r, 129, c->streams * c->hidden, WORK);
+	c->vocab = op == PLUMB_ARGMAX ? size(r, 4099) : size_for(r, 1025, c->hidden, WORK);
+
+	c->kv_heads = small(r, 3);
+	c->q_heads = c->kv_heads * small(r, 4);
+	c->head_dim = 1 + size_for(r, 256, c->q_heads * (op == PLUMB_ATTN_IN_PROJ ? c->hidden : 16), WORK);
+	c->index_heads = small(r, 5);
+	c->index_dim = 1 + size_for(r, 256, c->index_heads * (op == PLUMB_QSA_PROJECT ? c->hidden : 16), WORK);
+	int64_t rotary = c->head_dim < c->index_dim ? c->head_dim : c->index_dim;
+	c->rotary_dim = 2 * (1 + op_random_below(r, rotary / 2));
+	c->rope_theta = op_random_below(r, 2) ? 1e4 : 1e7;
+	c->block_tokens = small(r, 5);
+	c->block_budget = op_random_below(r, 2) ? small(r, 6) : small(r, 80);
+
+	c->gdn_key_heads = small(r, 3);
+	c->gdn_value_heads = c->gdn_key_heads * small(r, 3);
+	c->gdn_key_dim = size_for(r, 257, c->gdn_value_heads * (op == PLUMB_GDN_IN_PROJ ? c->hidden : 16), WORK);
+	c->gdn_value_dim = size_for(r, 257,
+		c->gdn_value_heads * (op == PLUMB_GDN_IN_PROJ || op == PLUMB_GDN_OUT_PROJ ? c->hidden : c->gdn_key_dim), WORK);
+	c->gdn_conv_taps = small(r, 6);
+	c->gdn_gate = op_random_below(r, 2) ? PLUMB_GATE_SIGMOID : PLUMB_GATE_SILU;
+
+	c->experts = op == PLUMB_MOE_ROUTER ? size_for(r, 2049, c->hidden, WORK) : small(r, 12);
+	c->experts_per_token = (int)(op_random_below(r, 4) ? 1 + op_random_below(r, c->experts) : c->experts);
+	c->expert_inner = size_for(r, wide ? 1032 : 129, c->hidden * c->experts_per_token, WORK);
+	c->shared_inner = size_for(r, 1032, c->hidden, WORK);
+	c->norm_topk = op_random_below(r, 3) != 0;
+
+	c->ngram = 2 + (int)op_random_below(r, op_random_below(r, 4) ? 3 : PLUMB_MAX_NGRAM - 1);
+	c->heads_per_ngram = small(r, 3);
+	c->ple_dim = plumb_ngram_heads(c) * size_for(r, 40, plumb_ngram_heads(c) * c->streams * c->hidden, 2 * WORK);
+	c->ple_conv_taps = small(r, 5);
+	c->ngram_vocab_base = 10 + op_random_below(r, 90);
+	c->ngram_row_multiple = small(r, 16);
+	c->ngram_parts = 1;
+	c->seed = op_random_next(r) >> 12;
+	c->eos = op_random_below(r, c->vocab);
+}
+
+static float rounded(const struct op_case *c, float x)
+{
+	return c->env.policy == PLUMB_POLICY_BF16 ? plumb_round_bf16(x) : x;
+}
+
+/* Activations: rounded as the op before would have done. */
+static void fill_range(struct op_case *c, float *v, int64_t n, float low, float high)
+{
+	for (int64_t i = 0; i < n; i++) {
+		bool zero = op_random_float(&c->random, 0.0f, 1.0f) < c->zeros;
+		v[i] = zero ? (i % 2 ? -0.0f : 0.0f) : rounded(c, op_random_float(&c->random, low, high));
+	}
+}
+
+/* Few distinct values, so that ties are common and run across the cut; now and then NaN, Inf and zeros of both signs. */
+static void fill_scores(struct op_case *c, float *v, int64_t n, bool below_zero)
+{
+	struct op_random *r = &c->random;
+	int64_t levels = op_random_below(r, 3) ? 1 + op_random_below(r, 8) : 1 << 20;
+	bool special = op_random_below(r, 3) == 0;
+	for (int64_t i = 0; i < n; i++) {
+		v[i] = rounded(c, (float)op_random_below(r, levels) * (below_zero ? -0x1p-4f : 0x1p-4f));
+		if (special && op_random_below(r, 6) == 0)
+			v[i] = (const float[]){NAN, INFINITY, -INFINITY, -0.0f}[op_random_below(r, 4)];
+	}
+	if (op_random_below(r, 24) == 0)
+		for (int64_t i = 0; i < n; i++)
+			v[i] = NAN;
+}
+
+/* A ring of `rows` rows in which positions before 0 are zero. */
+static void fill_window(struct op_case *c, float *v, int64_t rows, int64_t width)
+{
+	fill_range(c, v, rows * width, -c->span, c->span);
+	for (int64_t row = c->position < rows ? c->position : rows; row < rows; row++)
+		memset(v + row * width, 0, (size_t)width * sizeof *v);
+}
+
+static void fill_f32(struct op_case *c, struct op_operand *o)
+{
+	const char *name = o->info->name;
+	float *v = (float *)(void *)o->memory.data;
+	int64_t n = o->count;
+
+	if (strcmp(name, "rope") == 0) {
+		plumb_rope_table(&c->cfg, c->env.policy, c->env.capacity, v);
+	} else if (strcmp(name, "window") == 0) {
+		fill_window(c, v, o->dim[0], o->dim[1]);
+	} else if (strcmp(name, "state") == 0) {
+		for (int64_t i = 0; i < n; i++) /* binary32 under both policies */
+			v[i] = op_random_float(&c->random, -1.0f, 1.0f);
+	} else if (strcmp(name, "score") == 0) {
+		fill_scores(c, v, n, false);
+	} else if (c->op == PLUMB_ARGMAX) {
+		for (int64_t t = 0; t < o->dim[0]; t++)
+			fill_scores(c, v + t * o->dim[1], o->dim[1], op_random_below(&c->random, 2));
+	} else if (strcmp(name, "weight") == 0 || strcmp(name, "shared_weight") == 0) {
+		fill_range(c, v, n, 0.0f, 1.0f);
+	} else if (strcmp(name, "injection") == 0) {
+		fill_range(c, v, n, 0.0f, 2.0f);
+	} else if (c->op == PLUMB_GDN_RECURRENCE && o->rank == 2 && o->dim[1] == c->cfg.gdn_value_heads) { /* b, a */
+		fill_range(c, v, n, -4.0f, 4.0f);
+	} else {
+		fill_range(c, v, n, -c->span, c->span);
+	}
+}
+
+/* count distinct values below n, ascending or not. */
+static void fill_distinct(struct op_random *r, int32_t *out, int64_t count, int64_t n, bool ascending)
+{
+	int32_t *all = malloc((size_t)n * sizeof *all);
+	if (!all)
+		abort();
+	for (int32_t i = 0; i < n; i++)
+		all[i] = i;
+	for (int64_t i = 0; i < count; i++) {
+		int64_t j = i + op_random_below(r, n - i);
+		int32_t v = all[j];
+		all[j] = all[i];
+		all[i] = v;
+		int64_t k = i;
+		for (; ascending && k > 0 && out[k - 1] > v; k--)
+			out[k] = out[k - 1];
+		out[k] = v;
+	}
+	free(all);
+}
+
+static int64_t chosen_blocks(const struct op_case *c, int64_t t, int64_t *complete)
+{
+	*complete = (c->position + t + 1) / c->cfg.block_tokens;
+	return *complete < c->cfg.block_budget ? *complete : c->cfg.block_budget;
+}
+
+static void fill_i32(struct op_case *c, struct op_operand *o)
+{
+	const char *name = o->info->name;
+	int32_t *v = (int32_t *)(void *)o->memory.data;
+	int64_t complete;
+
+	if (strcmp(name, "position") == 0)
+		v[0] = (int32_t)c->position;
+	for (int64_t t = 0; t < c->T; t++) {
+		if (strcmp(name, "token") == 0) {
+			bool eos = c->op == PLUMB_PLE_EMBED && op_random_below(&c->random, 4) == 0;
+			v[t] = (int32_t)(eos ? c->cfg.eos : op_random_below(&c->random, c->cfg.vocab));
+		} else if (strcmp(name, "expert") == 0) {
+			fill_distinct(&c->random, v + t * o->dim[1], o->dim[1], c->cfg.experts, false);
+		} else if (strcmp(name, "count") == 0) {
+			v[t] = (int32_t)chosen_blocks(c, t, &complete);
+		} else if (strcmp(name, "block") == 0) {
+			int64_t count = chosen_blocks(c, t, &complete);
+			fill_distinct(&c->random, v + t * o->dim[1], count, complete, true);
+			for (int64_t i = count; i < o->dim[1]; i++)
+				v[t * o->dim[1] + i] = -1;
+		}
+	}
+}
+
+static void fill_i64(struct op_case *c, struct op_operand *o) /* history */
+{
+	int64_t *v = (int64_t *)(void *)o->memory.data;
+	for (int64_t i = 0; i < o->count; i++)
+		v[i] = op_random_below(&c->random, 4) ? op_random_below(&c->random, c->cfg.vocab) : c->cfg.eos;
+}
+
+/* What a trained weight of this name is near, so that nothing degenerates. */
+static void weight_range(const struct op_case *c, const struct op_operand *o, float *low, float *high)
+{
+	const char *name = o->info->name;
+	float root = 1.7f / sqrtf((float)o->dim[o->rank - 1]);
+
+	*low = -1.0f;
+	*high = 1.0f;
+	if (strcmp(name, "a_log") == 0) {
+		*low = -3.0f;
+	} else if (strcmp(name, "dt_bias") == 0) {
+		*low = -4.0f;
+		*high = 22.0f; /* past the threshold of softplus */
+	} else if (c->op == PLUMB_GDN_NORM_GATE) { /* plain, not 1 + w */
+		*low = 0.5f;
+		*high = 1.5f;
+	} else if (strstr(name, "norm")) {
+		*low = -0.5f;
+		*high = 0.5f;
+	} else if (strcmp(name, "table") != 0 && strcmp(name, "conv") != 0) {
+		*low = -root;
+		*high = root;
+	}
+}
+
+static void fill_matrices(struct op_case *c, struct op_operand *o)
+{
+	float low, high;
+
+	weight_range(c, o, &low, &high);
+	for (int64_t i = 0; i < o->matrices; i++) {
+		const struct plumb_weight *w = &o->weight[i];
+		unsigned char *to = o->memory.data + ((const unsigned char *)w->data - o->memory.data);
+		for (int64_t k = 0; k < w->rows * w->cols; k++) {
+			float v = op_random_float(&c->random, low, high);
+			plumb_encode(w->format, &v, 1, to + plumb_format_row_bytes(w->format, k));
+		}
+	}
+}
+
+/* Every row, the ones that no token has reached yet too: they are bait. */
+static void fill_cache(struct op_case *c, struct op_operand *o)
+{
+	for (int64_t i = 0; i < o->count; i++) {
+		float v = op_random_float(&c->random, -1.0f, 1.0f);
+		plumb_encode(o->cache.format, &v, 1, o->memory.data + plumb_format_row_bytes(o->cache.format, i));
+	}
+}
+
+void op_case_fill(struct op_case *c)
+{
+	for (int i = 0; i < c->operands; i++) {
+		struct op_operand *o = &c->operand[i];
+		if (o->absent || o->info->role == PLUMB_OUT)
+			continue;
+		switch (o->info->kind) {
+		case PLUMB_KIND_F32:
+			fill_f32(c, o);
+			break;
+		case PLUMB_KIND_I32:
+			fill_i32(c, o);
+			break;
+		case PLUMB_KIND_I64:
+			fill_i64(c, o);
+			break;
+		case PLUMB_KIND_WEIGHT:
+		case PLUMB_KIND_BANK:
+			fill_matrices(c, o);
+			break;
+		case PLUMB_KIND_CACHE:
+			fill_cache(c, o);
+			break;
+		case PLUMB_KIND_NGRAM:
+			break;
+		}
+	}
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT */
+/* The comparison of a decoder with a golden file: what is run, what is compared with what, and what came out. Printing is
+ * tools/check_report.c's business. */
+#ifndef PLUMB_TOOLS_CHECK_H
+#define PLUMB_TOOLS_CHECK_H
+
+#include "core/compare.h"
+#include "core/decoder.h"
+#include "core/tolerance.h"
+#include "golden/golden.h"
+#include "golden/layout.h"
+
+/* What an item compares. */
+enum check_kind {
+	CHECK_FLOAT,     /* float tensor */
+	CHECK_INT,       /* integer tensor, exact */
+	CHECK_SELECTION, /* QSA blocks or router experts, tie-aware */
+	CHECK_GREEDY,    /* greedy tokens, exact */
+	CHECK_UNKNOWN,   /* a dataset that no op of this model writes */
+};
+
+/* Choices of one item, a row being a token. */
+struct check_choices {
+	int64_t rows, equal, tie, margin, wrong;
+	int64_t tied_rows;     /* rows whose cut runs through equal scores */
+	double worst_margin;   /* of the rows explained by a margin */
+	double worst_bound;    /* the bound of that row */
+	int64_t first_row;     /* first row that is not equal, -1: none */
+	char first_text[256];
+};
+
+/* bf16, local view: elements that differ, and whether binary32 sums in another order explain it.
+ * The producer's arithmetic is accepted in the f32 view when its relative L2 is at most 1e-6: one element is then off by
+ * some 1e-6 of the tensor's rms, and by less than `slack` = 8 times that. A recorded value is explained when it is the bf16
+ * rounding of something within slack of the unrounded reference. A missing or doubled rounding point moves values by 2^-9
+ * of themselves, five hundred times more. */
+struct check_boundary {
+	int64_t differ;        /* elements that are not equal */
+	int64_t explained;     /* of these */
+	double slack;          /* absolute */
+	double worst;          /* largest distance of the reference from the rounding boundary in question, as a share of slack */
+	int64_t unexplained;   /* index of the first element that is not explained, -1: none */
+	float ours, golden;    /* there */
+	double exact;
+};
+
+/* One recorded tensor in one view. */
+struct check_item {
+	char name[96];                            /* within the run: "layer03/gdn/output" */
+	enum check_kind kind;
+	const struct plumb_golden_source *source; /* NULL for decode_logits, greedy and unknown ones */
+	const char *stage;                        /* "gdn", "state", "lm_head" */
+	int layer;                                /* L outside the layers */
+	struct plumb_golden_tensor golden;        /* while its rows come in */
+	int rank;                                 /* of the golden tensor, kept for the report */
+	int64_t dim[PLUMB_H5_RANK];
+	struct plumb_compare cmp;
+	struct plumb_compare_int ints;
+	struct check_choices choices;
+	struct check_boundary boundary;
+	bool compared;                            /* all of it */
+	bool expected;                            /* this view and layer range compare it */
+	struct plumb_verdict verdict;
+};
+
+struct check_options {
+	const struct plumb_model *model;
+	const struct plumb_plan *plan;
+	struct plumb_golden *golden;
+	const struct plumb_tolerances *tolerances;
+	enum plumb_policy policy;
+	enum plumb_ties ties;
+	uint64_t page_seed;
+	int first_layer, last_layer; /* of the items compared; L includes the outside */
+	bool progress;               /* on standard error, after two seconds */
+	const char *label;           /* for the progress line */
+};
+
+struct check_view {
+	enum plumb_view view;
+	struct check_item *item;
+	int items;
+	int compared, failed;      /* of the expected items */
+	int floats;                /* float tensors compared */
+	int64_t elements;          /* numbers compared */
+	int64_t tied_rows, explained_rows;
+	double seconds;
+};
+
+/* Slack of a bf16 comparison as a share of the tensor's rms: see struct check_boundary. */
+#define CHECK_SLACK 8e-6
+
+/* Before anything runs: that golden and model belong together. Every known dataset has the shape that the config gives
+ * it, every token is inside the vocabulary. Errors: PLUMB_BAD_INPUT naming dataset, shape and the expected one. */
+int check_fits(const struct check_options *options, struct plumb_error *err);
+
+/* Run one view. *out is released by check_view_free. Returns PLUMB_OK when it could be run (whatever the verdicts say),
+ * else the status of what failed. */
+int check_view_run(
+	const struct check_options *options, enum plumb_view view, struct check_view *out, struct plumb_error *err);
+void check_view_free(struct check_view *view);
+
+/* PLUMB_OK when the view compared at least one tensor and all expected items passed. */
+int check_view_status(const struct check_view *view);
+
+#endif

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/* Between the files of the check: the state of a running view. */
+#ifndef PLUMB_TOOLS_CHECK_INTERNAL_H
+#define PLUMB_TOOLS_CHECK_INTERNAL_H
+
+#include "tools/check.h"
+#include "tools/progress.h"
+
+enum { CHECK_MAX_STATES = 4 };
+
+struct check_run {
+	const struct check_options *options;
+	struct check_view *view;
+	struct plumb_decoder *decoder;
+	struct plumb_error *err;
+	struct progress *progress;
+	/* state operands as they were before the call, for the reference's second evaluation */
+	float *before[CHECK_MAX_STATES];
+};
+
+/* The item of a source at a layer, or NULL when the golden has no such dataset. */
+struct check_item *check_find(struct check_run *run, const struct plumb_golden_source *source, int layer);
+
+/* Load the golden tensor of an item if it is not there yet, and start its comparison. */
+int check_load(struct check_run *run, struct check_item *item);
+
+/* Called when an item has all its rows. */
+void check_finish(struct check_run *run, struct check_item *item);
+
+/* Value of a pointer member of a call's arguments. NULL when the operand is not there. */
+void *check_operand(const struct plumb_call *call, const char *name);
+void check_set_operand(void *args, enum plumb_op op, const char *name, void *pointer);
+
+/* tools/check_selection.c: compare and, where a difference is explained (or in the local view always), go on with the
+ * golden's choice. */
+int check_experts(struct check_run *run, const struct plumb_call *call, struct check_item *item);
+int check_mask(struct check_run *run, const struct plumb_call *call, struct check_item *item);
+
+/* tools/check_local.c: in the local view, put the recorded tensors in place of what the op wrote, and what follows from
+ * them inside the op's outputs. */
+int check_force(struct check_run *run, const struct plumb_call *call);
+
+/* tools/check_boundary.c: under policy bf16, why elements differ. before() takes copies of the state. */
+int check_boundary_before(struct check_run *run, const struct plumb_call *call);
+int check_boundary_rows(struct check_run *run, const struct plumb_call *call, struct check_item *item, const float *ours,
+	const float *golden, int64_t first, int64_t count);
+void check_boundary_cache(struct check_run *run, struct check_item *item, const float *ours, const float *golden,
+	int64_t first, int64_t count);
+
+#endif

@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: MIT */
+#include "tools/check_report.h"
+
+#include <cJSON.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/output.h"
+
+int check_report_status(const struct check_report *r)
+{
+	int status = r->views >= 1 ? PLUMB_OK : PLUMB_MISMATCH;
+	for (int i = 0; i < r->views; i++)
+		if (check_view_status(&r->view[i]) != PLUMB_OK)
+			status = PLUMB_MISMATCH;
+	return status;
+}
+
+static void layer_name(const struct check_report *r, int layer, char *text, size_t size)
+{
+	if (layer == r->layers)
+		snprintf(text, size, "-");
+	else
+		snprintf(text, size, "%d", layer);
+}
+
+/* Coordinates of an element of a tensor: "[3, 17]". */
+static void coordinates(const struct check_item *it, int64_t index, char *text, size_t size)
+{
+	int64_t at[PLUMB_H5_RANK], rest = index;
+	size_t n = 0;
+
+	for (int i = it->rank - 1; i >= 0; i--) {
+		at[i] = it->dim[i] ? rest % it->dim[i] : 0;
+		rest = it->dim[i] ? rest / it->dim[i] : 0;
+	}
+	text[0] = '\0';
+	for (int i = 0; i < it->rank && n < size; i++)
+		n += (size_t)snprintf(text + n, size - n, "%s%lld", i ? "," : "", (long long)at[i]);
+}
+
+/* The element to look at first: a class mismatch, else the largest error. */
+static const struct plumb_at *worst_element(const struct check_item *it)
+{
+	return it->cmp.class_mismatch.index >= 0 ? &it->cmp.class_mismatch : &it->cmp.max_abs_at;
+}
+
+static void print_worst(const struct check_item *it)
+{
+	const struct plumb_at *at = worst_element(it);
+	char where[96];
+
+	if (it->kind == CHECK_SELECTION) {
+		const struct check_choices *c = &it->choices;
+		printf("%lld rows: %lld equal", (long long)c->rows, (long long)c->equal);
+		if (c->tie || c->margin)
+			printf(", %lld tied, %lld by margin (worst %.2g of %.2g allowed)", (long long)c->tie,
+				(long long)c->margin, c->worst_margin, c->worst_bound);
+		if (c->tied_rows)
+			printf("; %lld cut%s through a tie", (long long)c->tied_rows, c->tied_rows == 1 ? " runs" : "s run");
+	} else if (it->kind == CHECK_FLOAT && it->compared && at->index >= 0 && it->cmp.differ + it->cmp.nan_one +
+			it->cmp.inf_one + it->cmp.inf_sign > 0) {
+		coordinates(it, at->index, where, sizeof where);
+		printf("[%s] %.9g / %.9g", where, (double)at->candidate, at->reference);
+	} else if (it->compared) {
+		printf("all equal");
+	}
+}
+
+static bool worse(const struct check_item *a, const struct check_item *b)
+{
+	if (a->verdict.pass != b->verdict.pass)
+		return !a->verdict.pass;
+	if ((a->kind == CHECK_FLOAT) != (b->kind == CHECK_FLOAT))
+		return a->kind == CHECK_FLOAT;
+	return plumb_compare_rel_l2(&a->cmp) > plumb_compare_rel_l2(&b->cmp);
+}
+
+static const char *mark(bool pass)
+{
+	return pass ? "ok" : "FAIL";
+}
+
+static void print_row(const struct check_report *r, const struct check_item *it, int tensors, int failed, bool grouped)
+{
+	const char *slash = strncmp(it->name, "layer", 5) == 0 ? strchr(it->name, '/') : NULL;
+	const char *name = slash ? slash + 1 : it->name;
+	char layer[16], l2[32] = "-", bf16[32] = "-", ulp[32] = "-", equal[32] = "-";
+
+	layer_name(r, it->layer, layer, sizeof layer);
+	if (it->kind == CHECK_FLOAT && it->compared) {
+		snprintf(l2, sizeof l2, "%.1e", plumb_compare_rel_l2(&it->cmp));
+		snprintf(equal, sizeof equal, "%.2f", 100.0 * plumb_compare_equal_fraction(&it->cmp));
+		if (it->cmp.max_ulp < 1000000)
+			snprintf(ulp, sizeof ulp, "%lld", (long long)it->cmp.max_ulp);
+		else
+			snprintf(ulp, sizeof ulp, "%.1e", (double)it->cmp.max_ulp);
+		if (it->cmp.max_bf16_ulp < 1000000)
+			snprintf(bf16, sizeof bf16, "%lld", (long long)it->cmp.max_bf16_ulp);
+		else
+			snprintf(bf16, sizeof bf16, "%.1e", (double)it->cmp.max_bf16_ulp);
+	}
+	printf("%5s  ", layer);
+	if (grouped)
+		printf("%-16s %7d  ", it->stage, tensors);
+	printf("%-26s %8s %8s %8s %7s  %s%-4s%s  ", name, l2, ulp, bf16, equal,
+		failed ? output_bad() : output_good(), mark(failed == 0), output_plain());
+	print_worst(it);
+	printf("\n");
+}
+
+static void print_head(bool grouped)
+{
+	printf("%s%5s  ", output_dim(), "layer");
+	if (grouped)
+		printf("%-16s %7s  ", "stage", "tensors");
+	printf("%-26s %8s %8s %8s %7s  %-4s  %s%s\n", grouped ? "worst tensor" : "tensor", "rel L2", "ulp", "bf16 ulp",
+		"equal %", "", "worst element: ours / golden", output_plain());
+}
+
+/* The order of stages within a layer. */
+static const char *const stages[] = {
+	"embed", "ple", "hyper_connection", "gdn", "attention", "qsa", "moe", "lm_head", "state", "unknown",
+};
+
+/* embed comes first though it lies outside the layers. */
+static void print_groups(const struct check_report *r, const struct check_view *v)
+{
+	for (int step = -1; step <= r->layers; step++)
+		for (size_t s = 0; s < sizeof stages / sizeof stages[0]; s++) {
+			int layer = step < 0 ? r->layers : step, tensors = 0, failed = 0;
+			const struct check_item *worst = NULL;
+			if (layer == r->layers && (s == 0) != (step < 0))
+				continue;
+			for (int i = 0; i < v->items; i++) {
+				const struct check_item *it = &v->item[i];
+				if (!it->expected || it->layer != layer || strcmp(it->stage, stages[s]) != 0)
+					continue;
+				tensors++;
+				failed += !it->verdict.pass;
+				if (!worst || worse(it, worst))
+					worst = it;
+			}
+			if (worst)
+				print_row(r, worst, tensors, failed, true);
+		}
+}
+
+static void print_failures(const struct check_view *v)
+{
+	for (int i = 0; i < v->items; i++) {
+		const struct check_item *it = &v->item[i];
+		if (it->expected && !it->verdict.pass)
+			printf("  %s%s%s: %s\n", output_bad(), it->name, output_plain(), it->verdict.text);
+	}
+}
+
+static void print_boundary(const struct check_view *v)
+{
+	int64_t differ = 0, explained = 0;
+	double worst = 0.0;
+	for (int i = 0; i < v->items; i++) {
+		differ += v->item[i].boundary.differ;
+		explained += v->item[i].boundary.explained;
+		worst = v->item[i].boundary.worst > worst ? v->item[i].boundary.worst : worst;
+	}
+	if (differ)
+		printf("  %lld elements differ by rounding, next to a boundary in %lld of them; largest distance %.2g of the slack\n",
+			(long long)differ, (long long)explained, worst);
+}
+
+static void print_view(const struct check_report *r, const struct check_view *v)
+{
+	printf("\n%s view: %s\n", plumb_view_name(v->view),
+		v->view == PLUMB_VIEW_LOCAL ? "each op is fed the recorded inputs" : "from the tokens on");
+	print_head(!r->verbose);
+	if (r->verbose) {
+		for (int i = 0; i < v->items; i++)
+			if (v->item[i].expected)
+				print_row(r, &v->item[i], 1, !v->item[i].verdict.pass, false);
+	} else {
+		print_groups(r, v);
+	}
+	print_boundary(v);
+	print_failures(v);
+}
+
+void check_report_print(const struct check_report *r)
+{
+	bool pass = check_report_status(r) == PLUMB_OK;
+
+	if (!r->quiet) {
+		printf("golden      %s (%lld tokens%s%s)\n", r->golden, (long long)r->tokens, r->producer ? "; " : "",
+			r->producer ? r->producer : "");
+		printf("checkpoint  %s (%d layers)\n", r->checkpoint, r->layers);
+		printf("runs        %s, ties %s\n", r->set, r->ties == PLUMB_TIES_TORCH ? "torch" : "lower");
+		for (int i = 0; i < r->views; i++)
+			print_view(r, &r->view[i]);
+		printf("\n");
+	}
+	for (int i = 0; i < r->views; i++) {
+		const struct check_view *v = &r->view[i];
+		bool good = check_view_status(v) == PLUMB_OK;
+		printf("%s%s%s  %-10s  %d tensors (%d float), %lld values; %d failed; %lld tied cuts, %lld rows explained; %.2f s\n",
+			good ? output_good() : output_bad(), good ? "pass" : "FAIL", output_plain(), plumb_view_name(v->view),
+			v->compared, v->floats, (long long)v->elements, v->failed, (long long)v->tied_rows,
+			(long long)v->explained_rows, v->seconds);
+	}
+	if (r->views > 1)
+		printf("%s%s%s\n", pass ? output_good() : output_bad(), pass ? "pass" : "FAIL", output_plain());
+}
+
+/* ---- JSON ---- */
+
+/* JSON has no NaN or Inf: those become strings. */
+static void add_number(cJSON *object, const char *name, double value)
+{
+	char text[32];
+	if (isfinite(value)) {
+		cJSON_AddNumberToObject(object, name, value);
+		return;
+	}
+	snprintf(text, sizeof text, "%g", value);
+	cJSON_AddStringToObject(object, name, text);
+}
+
+static void add_element(cJSON *object, const char *name, const struct check_item *it, const struct plumb_at *at)
+{
+	char where[96];
+	if (at->index < 0)
+		return;
+	cJSON *o = cJSON_AddObjectToObject(object, name);
+	coordinates(it, at->index, where, sizeof where);
+	add_number(o, "index", (double)at->index);
+	cJSON_AddStringToObject(o, "at", where);
+	add_number(o, "ours", (double)at->candidate);
+	add_number(o, "golden", at->reference);
+}
+
+static void add_float(cJSON *o, const struct check_item *it)
+{
+	const struct plumb_compare *c = &it->cmp;
+	add_number(o, "elements", (double)c->count);
+	add_number(o, "relative_l2", plumb_compare_rel_l2(c));
+	add_number(o, "cosine", plumb_compare_cosine(c));
+	add_number(o, "norm_ratio", plumb_compare_norm_ratio(c));
+	add_number(o, "max_error", c->max_abs);
+	add_number(o, "max_ulp", (double)c->max_ulp);
+	add_number(o, "max_bf16_ulp", (double)c->max_bf16_ulp);
+	add_number(o, "equal_fraction", plumb_compare_equal_fraction(c));
+	add_number(o, "bias", plumb_compare_bias(c));
+	add_element(o, "worst", it, worst_element(it));
+	if (it->boundary.differ) {
+		cJSON *b = cJSON_AddObjectToObject(o, "boundary");
+		add_number(b, "differ", (double)it->boundary.differ);
+		add_number(b, "explained", (double)it->boundary.explained);
+		add_number(b, "slack", it->boundary.slack);
+		add_number(b, "worst_share_of_slack", it->boundary.worst);
+		add_number(b, "first_unexplained", (double)it->boundary.unexplained);
+	}
+}
+
+static void add_choices(cJSON *o, const struct check_item *it)
+{
+	const struct check_choices *c = &it->choices;
+	add_number(o, "rows", (double)c->rows);
+	add_number(o, "equal", (double)c->equal);
+	add_number(o, "tie", (double)c->tie);
+	add_number(o, "margin", (double)c->margin);
+	add_number(o, "wrong", (double)c->wrong);
+	add_number(o, "tied_cuts", (double)c->tied_rows);
+	add_number(o, "worst_margin", c->worst_margin);
+	if (c->first_row >= 0)
+		cJSON_AddStringToObject(o, "first", c->first_text);
+}
+
+static void add_item(cJSON *array, const struct check_report *r, const struct check_item *it)
+{
+	cJSON *o = cJSON_CreateObject();
+	cJSON_AddItemToArray(array, o);
+	cJSON_AddStringToObject(o, "tensor", it->name);
+	if (it->layer < r->layers)
+		cJSON_AddNumberToObject(o, "layer", it->layer);
+	else
+		cJSON_AddNullToObject(o, "layer");
+	cJSON_AddStringToObject(o, "stage", it->stage);
+	if (it->source)
+		cJSON_AddStringToObject(o, "op", plumb_ops[it->source->op].name);
+	cJSON_AddBoolToObject(o, "pass", it->verdict.pass);
+	cJSON_AddStringToObject(o, "verdict", it->verdict.text);
+	if (it->kind == CHECK_FLOAT && it->compared)
+		add_float(o, it);
+	else if (it->kind == CHECK_SELECTION)
+		add_choices(o, it);
+	else if (it->kind == CHECK_INT || it->kind == CHECK_GREEDY)
+		add_number(o, "elements", (double)it->ints.count);
+}
+
+int check_report_json(const struct check_report *r, const char *path, struct plumb_error *err)
+{
+	cJSON *root = cJSON_CreateObject();
+	cJSON_AddStringToObject(root, "format", "plumb check 1");
+	cJSON_AddBoolToObject(root, "pass", check_report_status(r) == PLUMB_OK);
+	cJSON_AddStringToObject(root, "golden", r->golden);
+	if (r->producer)
+		cJSON_AddStringToObject(root, "producer", r->producer);
+	cJSON_AddStringToObject(root, "checkpoint", r->checkpoint);
+	cJSON_AddStringToObject(root, "set", r->set);
+	cJSON_AddStringToObject(root, "ties", r->ties == PLUMB_TIES_TORCH ? "torch" : "lower");
+	cJSON *views = cJSON_AddArrayToObject(root, "views");
+	for (int i = 0; i < r->views; i++) {
+		const struct check_view *v = &r->view[i];
+		cJSON *o = cJSON_CreateObject();
+		cJSON_AddItemToArray(views, o);
+		cJSON_AddStringToObject(o, "view", plumb_view_name(v->view));
+		cJSON_AddBoolToObject(o, "pass", check_view_status(v) == PLUMB_OK);
+		cJSON_AddNumberToObject(o, "tensors", v->compared);
+		cJSON_AddNumberToObject(o, "failed", v->failed);
+		add_number(o, "values", (double)v->elements);
+		add_number(o, "tied_cuts", (double)v->tied_rows);
+		add_number(o, "rows_explained", (double)v->explained_rows);
+		cJSON *items = cJSON_AddArrayToObject(o, "items");
+		for (int j = 0; j < v->items; j++)
+			if (v->item[j].expected)
+				add_item(items, r, &v->item[j]);
+	}
+	char *text = cJSON_Print(root);
+	cJSON_Delete(root);
+	int status = text ? output_file(path, text, strlen(text), err)
+			  : plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for the JSON report");
+	free(text);
+	return status;
+}
+
+/* ---- JUnit ---- */
+
+static void xml(FILE *f, const char *text)
+{
+	for (const unsigned char *p = (const unsigned char *)text; *p; p++)
+		switch (*p) {
+		case '<':
+			fputs("&lt;", f);
+			break;
+		case '>':
+			fputs("&gt;", f);
+			break;
+		case '&':
+			fputs("&amp;", f);
+			break;
+		case '"':
+			fputs("&quot;", f);
+			break;
+		default:
+			fputc(*p < 0x20 || *p >= 0x7f ? '?' : *p, f); /* names are ASCII; what is not is no XML we vouch for */
+		}
+}
+
+int check_report_junit(const struct check_report *r, const char *path, struct plumb_error *err)
+{
+	char *text = NULL;
+	size_t size = 0;
+	FILE *f = open_memstream(&text, &size);
+	int status;
+
+	if (!f)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for the JUnit report");
+	fprintf(f, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"plumb check\">\n");
+	for (int i = 0; i < r->views; i++) {
+		const struct check_view *v = &r->view[i];
+		int expected = 0;
+		for (int j = 0; j < v->items; j++)
+			expected += v->item[j].expected;
+		fprintf(f, " <testsuite name=\"%s\" tests=\"%d\" failures=\"%d\" time=\"%.3f\">\n", plumb_view_name(v->view),
+			expected, v->failed, v->seconds);
+		for (int j = 0; j < v->items; j++) {
+			const struct check_item *it = &v->item[j];
+			if (!it->expected)
+				continue;
+			fprintf(f, "  <testcase classname=\"plumb.%s.%s\" name=\"", plumb_view_name(v->view), it->stage);
+			xml(f, it->name);
+			fprintf(f, "\"");
+			if (it->verdict.pass) {
+				fprintf(f, "/>\n");
+				continue;
+			}
+			fprintf(f, "><failure message=\"");
+			xml(f, it->verdict.text);
+			fprintf(f, "\"/></testcase>\n");
+		}
+		fprintf(f, " </testsuite>\n");
+	}
+	fprintf(f, "</testsuites>\n");
+	bool good = !ferror(f);
+	good = fclose(f) == 0 && good;
+	status = good ? output_file(path, text, size, err) : plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for the JUnit report");
+	free(text);
+	return status;
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/* The result of a check for people, machines and CI. */
+#ifndef PLUMB_TOOLS_CHECK_REPORT_H
+#define PLUMB_TOOLS_CHECK_REPORT_H
+
+#include "tools/check.h"
+
+struct check_report {
+	const char *golden, *checkpoint, *producer; /* producer may be NULL */
+	const char *set;                            /* "set ref (oracle, f32)" */
+	enum plumb_ties ties;
+	int64_t tokens;
+	const struct check_view *view;
+	int views;
+	bool verbose; /* every tensor, not one line a layer and stage */
+	bool quiet;   /* the last line only */
+	int layers;   /* L */
+};
+
+int check_report_status(const struct check_report *report);
+void check_report_print(const struct check_report *report);
+int check_report_json(const struct check_report *report, const char *path, struct plumb_error *err);
+int check_report_junit(const struct check_report *report, const char *path, struct plumb_error *err);
+
+#endif

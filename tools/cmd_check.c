@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT */
+/* plumb check: a decoder against a golden file. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/check.h"
+#include "tools/check_report.h"
+#include "tools/commands.h"
+#include "tools/output.h"
+#include "tools/session.h"
+
+struct check_command {
+	struct set_options set;
+	const char *view, *json, *junit, *tolerances;
+	bool verbose, quiet, no_colour;
+};
+
+/* transformers on the CPU breaks ties as torch.topk does. */
+static enum plumb_ties producer_ties(const char *producer)
+{
+	return producer && strstr(producer, "transformers") && strstr(producer, "CPU") ? PLUMB_TIES_TORCH
+										     : PLUMB_TIES_LOWER;
+}
+
+static int views_of(const char *text, bool wanted[2], struct plumb_error *err)
+{
+	bool both = !text || strcmp(text, "both") == 0;
+	wanted[PLUMB_VIEW_LOCAL] = both || strcmp(text, "local") == 0;
+	wanted[PLUMB_VIEW_PROPAGATED] = both || strcmp(text, "propagated") == 0;
+	if (!wanted[0] && !wanted[1])
+		return plumb_fail(err, PLUMB_BAD_INPUT, "--view is '%s', expected local, propagated or both", text);
+	return PLUMB_OK;
+}
+
+static int compare_and_report(const struct check_command *c, const char *path, struct session *session,
+	struct plumb_golden *golden, const struct plumb_tolerances *tolerances, struct plumb_error *err)
+{
+	struct check_view view[2] = {{0}};
+	bool wanted[2];
+	const char *producer = plumb_golden_attribute(golden, "producer");
+	char producer_line[160];
+	struct check_options o = {
+		.model = session->model, .plan = &session->plan, .golden = golden, .tolerances = tolerances,
+		.page_seed = (uint64_t)c->set.page_seed, .progress = !c->quiet,
+	};
+	struct check_report report = {
+		.golden = path, .checkpoint = c->set.checkpoint, .set = session->describes,
+		.tokens = plumb_golden_tokens(golden), .view = view, .verbose = c->verbose, .quiet = c->quiet,
+		.layers = session->model->cfg.layers,
+	};
+	struct plumb_error text;
+	int status = views_of(c->view, wanted, err);
+
+	if (producer) { /* through plumb_fail, which makes control characters visible */
+		plumb_fail(&text, PLUMB_OK, "%.140s", producer);
+		snprintf(producer_line, sizeof producer_line, "%.150s", text.text);
+		report.producer = producer_line;
+	}
+	if (status == PLUMB_OK)
+		status = options_policy(&c->set, &o.policy, err);
+	if (status == PLUMB_OK)
+		status = options_ties(&c->set, producer_ties(producer), &o.ties, err);
+	if (status == PLUMB_OK)
+		status = options_layers(c->set.layers, session->model->cfg.layers, &o.first_layer, &o.last_layer, err);
+	if (status == PLUMB_OK)
+		status = check_fits(&o, err);
+	report.ties = o.ties;
+	for (int v = 0; v < 2 && status == PLUMB_OK; v++) {
+		if (!wanted[v])
+			continue;
+		o.label = plumb_view_name((enum plumb_view)v);
+		status = check_view_run(&o, (enum plumb_view)v, &view[report.views++], err);
+	}
+	if (status == PLUMB_OK) {
+		check_report_print(&report);
+		if (c->json)
+			status = check_report_json(&report, c->json, err);
+		if (status == PLUMB_OK && c->junit)
+			status = check_report_junit(&report, c->junit, err);
+		if (status == PLUMB_OK)
+			status = check_report_status(&report);
+	}
+	for (int v = 0; v < report.views; v++)
+		check_view_free(&view[v]);
+	return status;
+}
+
+static int run(int argc, char **argv)
+{
+	struct check_command c = {0};
+	const struct option table[] = {
+		SET_OPTIONS(&c.set),
+		{"--view", "local|propagated|both", OPTION_TEXT, &c.view, "recorded inputs for each op, or from the tokens on (default both)"},
+		{"--layers", "A-B", OPTION_TEXT, &c.set.layers, "compare these layers only; 'out': what lies outside the layers"},
+		{"--tolerances", "FILE", OPTION_TEXT, &c.tolerances, "other tolerances than the built-in ones ('plumb list tolerances')"},
+		{"--json", "FILE", OPTION_TEXT, &c.json, "write everything that was measured; '-' is standard output"},
+		{"--junit", "FILE", OPTION_TEXT, &c.junit, "write a JUnit report, one test case a tensor"},
+		{"--verbose", NULL, OPTION_FLAG, &c.verbose, "one line a tensor instead of one a layer and stage"},
+		{"--quiet", NULL, OPTION_FLAG, &c.quiet, "the verdict only"},
+		{"--no-color", NULL, OPTION_FLAG, &c.no_colour, "no colours on a terminal either (NO_COLOR does the same)"},
+	};
+	const char *operand[1] = {NULL};
+	int operands, status;
+	bool done;
+	struct plumb_error err = {""};
+	struct plumb_golden *golden = NULL;
+	struct plumb_tolerances *tolerances = NULL;
+	struct session session = {0};
+
+	status = options_parse(&command_check, table, sizeof table / sizeof table[0], argc, argv, operand, 1, &operands, &done, &err);
+	if (status == PLUMB_OK && done)
+		return PLUMB_OK;
+	output_colour(!c.no_colour);
+	if (status == PLUMB_OK && operands != 1)
+		status = plumb_fail(&err, PLUMB_BAD_INPUT, "a golden file is needed; usage: plumb check %s", command_check.usage);
+	if (status == PLUMB_OK)
+		status = plumb_golden_open(operand[0], &golden, &err);
+	if (status == PLUMB_OK)
+		status = plumb_tolerances_read(c.tolerances, &tolerances, &err);
+	if (status == PLUMB_OK)
+		status = session_open(&c.set, &session, &err);
+	if (status == PLUMB_OK)
+		status = compare_and_report(&c, operand[0], &session, golden, tolerances, &err);
+	if (status != PLUMB_OK && err.text[0])
+		fprintf(stderr, "plumb check: %s\n", err.text);
+	session_close(&session);
+	plumb_tolerances_free(tolerances);
+	plumb_golden_close(golden);
+	return status;
+}
+
+const struct command command_check = {
+	.name = "check",
+	.usage = "GOLDEN.h5 --checkpoint DIR [options]",
+	.brief = "compare a decoder, layer by layer, with golden tensors",
+	.about = "Runs the decoder over the golden file's tokens and compares every recorded tensor.\n"
+		 "In the local view each op is fed the recorded inputs, so an error shows where it is made; in the propagated\n"
+		 "view everything follows from the tokens, with cached decode and the greedy continuation at the end.",
+	.examples = "  plumb check golden/tiny/tiny.h5 --checkpoint golden/tiny/checkpoint\n"
+		    "  plumb check tiny.h5 --checkpoint DIR --policy bf16 --view local --verbose\n"
+		    "  plumb check tiny.h5 --checkpoint DIR --layers 3 --json report.json --junit report.xml",
+	.run = run,
+};

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT */
+/* plumb run: greedy decode to token ids. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tools/commands.h"
+#include "tools/progress.h"
+#include "tools/session.h"
+
+struct run_command {
+	struct set_options set;
+	const char *tokens;
+	int64_t steps, capacity;
+	bool stop_at_eos;
+};
+
+/* Decode greedily after the prompt and print one id a line of commas. */
+static int decode(const struct run_command *c, const struct session *s, struct plumb_decoder *d, const int32_t *prompt,
+	int64_t count, struct plumb_error *err)
+{
+	struct progress progress;
+	int status = PLUMB_OK;
+
+	progress_begin(&progress, true, "run");
+	for (int64_t t = 0; t < count && status == PLUMB_OK; t += 64) {
+		status = plumb_decoder_step(d, prompt + t, count - t < 64 ? count - t : 64, err);
+		progress_step(&progress, t + 64 < count ? t + 64 : count, count + c->steps, "token");
+	}
+	for (int64_t i = 0; i < c->steps && status == PLUMB_OK; i++) {
+		int32_t next = plumb_decoder_tokens(d)[plumb_decoder_rows(d) - 1];
+		if (next < 0)
+			status = plumb_fail(err, PLUMB_MISMATCH, "every logit after token %lld is NaN", (long long)(count + i - 1));
+		if (status != PLUMB_OK)
+			break;
+		progress_end(&progress);
+		printf("%s%d", i ? "," : "", next);
+		fflush(stdout);
+		if ((c->stop_at_eos && next == s->model->cfg.eos) || i + 1 == c->steps)
+			break;
+		status = plumb_decoder_step(d, &next, 1, err);
+		progress_step(&progress, count + i + 1, count + c->steps, "token");
+	}
+	progress_end(&progress);
+	if (c->steps > 0)
+		printf("\n");
+	return status;
+}
+
+static int run(int argc, char **argv)
+{
+	struct run_command c = {.steps = 16};
+	const struct option table[] = {
+		SET_OPTIONS(&c.set),
+		{"--tokens", "1,2,3", OPTION_TEXT, &c.tokens, "the prompt, as token ids"},
+		{"--steps", "N", OPTION_COUNT, &c.steps, "tokens to decode (default 16)"},
+		{"--capacity", "N", OPTION_COUNT, &c.capacity, "positions of the caches (default: prompt and steps)"},
+		{"--stop-at-eos", NULL, OPTION_FLAG, &c.stop_at_eos, "end after the config's EOS token"},
+	};
+	const char *operand[1];
+	int operands, status;
+	bool done;
+	struct plumb_error err = {""};
+	struct session session = {0};
+	struct plumb_decoder *decoder = NULL;
+	struct plumb_decoder_options o = {0};
+	int32_t *prompt = NULL;
+	int64_t count = 0;
+
+	status = options_parse(&command_run, table, sizeof table / sizeof table[0], argc, argv, operand, 0, &operands, &done, &err);
+	if (status == PLUMB_OK && done)
+		return PLUMB_OK;
+	if (status == PLUMB_OK && !c.tokens)
+		status = plumb_fail(&err, PLUMB_BAD_INPUT, "--tokens is needed; usage: plumb run %s", command_run.usage);
+	if (status == PLUMB_OK)
+		status = options_tokens(c.tokens, &prompt, &count, &err);
+	if (status == PLUMB_OK)
+		status = options_policy(&c.set, &o.policy, &err);
+	if (status == PLUMB_OK)
+		status = options_ties(&c.set, PLUMB_TIES_LOWER, &o.ties, &err);
+	if (status == PLUMB_OK)
+		status = session_open(&c.set, &session, &err);
+	if (status == PLUMB_OK) {
+		o.capacity = c.capacity ? c.capacity : count + c.steps;
+		o.page_seed = (uint64_t)c.set.page_seed;
+		status = plumb_decoder_create(session.model, &session.plan, &o, &decoder, &err);
+	}
+	if (status == PLUMB_OK)
+		status = decode(&c, &session, decoder, prompt, count, &err);
+	if (status != PLUMB_OK)
+		fprintf(stderr, "plumb run: %s\n", err.text);
+	plumb_decoder_destroy(decoder);
+	session_close(&session);
+	free(prompt);
+	return status;
+}
+
+const struct command command_run = {
+	.name = "run",
+	.usage = "--checkpoint DIR --tokens 1,2,3 [--steps N] [options]",
+	.brief = "decode greedily, token ids in, token ids out",
+	.about = "Feeds the prompt, then decodes greedily (largest logit, lowest id among equals) and prints the new token ids.",
+	.examples = "  plumb run --checkpoint golden/tiny/checkpoint --tokens 5,17,42 --steps 24\n"
+		    "  plumb run --checkpoint DIR --tokens 5,17,42 --policy bf16 --stop-at-eos",
+	.run = run,
+};

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: MIT */
+/* The subcommands, one file each. */
+#ifndef PLUMB_TOOLS_COMMANDS_H
+#define PLUMB_TOOLS_COMMANDS_H
+
+#include "tools/options.h"
+
+extern const struct command command_check, command_run, command_list;
+
+#endif

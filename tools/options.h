@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+/* Command lines: one table of options, from which both the parser and --help are made. */
+#ifndef PLUMB_TOOLS_OPTIONS_H
+#define PLUMB_TOOLS_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/decoder.h"
+#include "core/status.h"
+
+enum { OPTIONS_MAX_REPEAT = 256 };
+
+enum option_kind {
+	OPTION_FLAG,   /* bool */
+	OPTION_TEXT,   /* const char * */
+	OPTION_REPEAT, /* struct option_list */
+	OPTION_COUNT,  /* int64_t >= 0 */
+};
+
+struct option_list {
+	const char *item[OPTIONS_MAX_REPEAT];
+	int count;
+};
+
+struct option {
+	const char *name;  /* "--checkpoint" */
+	const char *value; /* "DIR" as help shows it; NULL for a flag */
+	enum option_kind kind;
+	void *place;       /* of the kind's type; left alone when the option is not given */
+	const char *help;
+};
+
+/* What a subcommand says of itself. */
+struct command {
+	const char *name;     /* "check" */
+	const char *usage;    /* "GOLDEN.h5 --checkpoint DIR [options]" */
+	const char *brief;    /* one line */
+	const char *about;    /* paragraphs */
+	const char *examples; /* lines */
+	int (*run)(int argc, char **argv);
+};
+
+/* Parse argv[1..]: options of the table, the rest into operand (up to max_operands).
+ * --help prints the command's help and sets *done. Errors: PLUMB_BAD_INPUT naming the option and what it takes. */
+int options_parse(const struct command *command, const struct option *table, int options, int argc, char **argv,
+	const char **operand, int max_operands, int *operands, bool *done, struct plumb_error *err);
+
+/* What every command that runs a decoder takes. */
+struct set_options {
+	const char *checkpoint;
+	const char *set;       /* ref, opt */
+	const char *device;    /* simt, cuda */
+	const char *mode;      /* oracle, twin */
+	const char *policy;    /* f32, bf16 */
+	const char *ties;      /* lower, torch; NULL: decided by the golden's producer */
+	const char *layers;    /* A-B; NULL: all */
+	struct option_list op; /* NAME[@A-B]=ref|opt */
+	int64_t threads;       /* 0: as OpenMP decides */
+	int64_t page_seed;
+	int64_t seed;          /* simt schedule */
+	bool guard;
+};
+
+/* The options of struct set_options, to be put into a command's table. */
+#define SET_OPTIONS(s)                                                                                                 \
+	{"--checkpoint", "DIR", OPTION_TEXT, &(s)->checkpoint, "checkpoint folder: config.json and safetensors"},      \
+		{"--set", "ref|opt", OPTION_TEXT, &(s)->set, "which set of functions runs (default ref)"},             \
+		{"--device", "simt|cuda", OPTION_TEXT, &(s)->device,                                                   \
+			"where the opt set runs (default simt, the CPU)"},                                             \
+		{"--mode", "oracle|twin", OPTION_TEXT, &(s)->mode,                                                     \
+			"reference in binary64 (default) or in the kernels' declared order"},                          \
+		{"--policy", "f32|bf16", OPTION_TEXT, &(s)->policy, "where activations are rounded (default f32)"},    \
+		{"--ties", "lower|torch", OPTION_TEXT, &(s)->ties, "which of equal scores the oracle's top-k takes"},  \
+		{"--op", "NAME[@A-B]=ref|opt", OPTION_REPEAT, &(s)->op, "run one op, in layers A to B, from a set"},   \
+		{"--threads", "N", OPTION_COUNT, &(s)->threads, "threads of the reference (the bits do not change)"},  \
+		{"--page-seed", "N", OPTION_COUNT, &(s)->page_seed, "shuffle the cache pages (results do not change)"}, \
+		{"--seed", "N", OPTION_COUNT, &(s)->seed, "order of warps and blocks on simt (0: natural)"},           \
+		{"--guard", NULL, OPTION_FLAG, &(s)->guard,                                                            \
+			"run every op twice between guard zones, with two poisons"}
+
+/* Words to values; errors name the option. */
+int options_policy(const struct set_options *s, enum plumb_policy *out, struct plumb_error *err);
+int options_ties(const struct set_options *s, enum plumb_ties fallback, enum plumb_ties *out, struct plumb_error *err);
+/* "A-B" or "A" into first..last, 0..L; "out" is what lies outside the layers. NULL: everything. */
+int options_layers(const char *text, int layers, int *first, int *last, struct plumb_error *err);
+
+/* Ids "1,2,3" into a malloc'ed array. */
+int options_tokens(const char *text, int32_t **out, int64_t *count, struct plumb_error *err);
+
+#endif

@@ -1,0 +1,36 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Install what building Plumb needs, if it is missing: Debian 12, Ubuntu 24.04 and their relatives. Says nothing when all is
+# there. As another user than root it asks through sudo.
+set -eu
+
+packages="gcc g++ cmake ninja-build pkg-config libhdf5-dev libopenblas-dev libcjson-dev check"
+missing=""
+for p in $packages; do
+	dpkg-query -W -f='${Status}' "$p" 2>/dev/null | grep -q 'install ok installed' || missing="$missing $p"
+done
+# a compiler or cmake from elsewhere serves as well
+for tool in gcc g++ cmake ninja:ninja-build pkg-config; do
+	if command -v "${tool%%:*}" >/dev/null 2>&1; then
+		missing=$(printf '%s ' $missing | sed "s/\\(^\\| \\)${tool##*:} / /")
+	fi
+done
+missing=$(printf '%s ' $missing | sed 's/^ *//; s/ *$//')
+[ -n "$missing" ] || exit 0
+if ! command -v apt-get >/dev/null 2>&1; then
+	echo "packages.sh: this system has no apt-get; please install the equivalents of: $missing" >&2
+	exit 2
+fi
+as_root=""
+if [ "$(id -u)" -ne 0 ]; then
+	as_root="sudo"
+fi
+echo "packages.sh: installing $missing"
+export DEBIAN_FRONTEND=noninteractive
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+if ! { $as_root apt-get update -q && $as_root apt-get install -q -y --no-install-recommends $missing; } >"$log" 2>&1; then
+	tail -n 20 "$log" >&2
+	echo "packages.sh: could not install $missing" >&2
+	exit 2
+fi

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+#include "tools/progress.h"
+
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+double progress_now(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+void progress_begin(struct progress *p, bool wanted, const char *label)
+{
+	p->on = wanted && isatty(STDERR_FILENO);
+	p->shown = false;
+	p->start = p->last = progress_now();
+	p->label = label;
+}
+
+void progress_step(struct progress *p, int64_t done, int64_t total, const char *unit)
+{
+	double now = progress_now(), spent = now - p->start;
+	if (!p->on || spent < 2.0 || now - p->last < 0.2 || done < 1)
+		return;
+	p->last = now;
+	p->shown = true;
+	fprintf(stderr, "\r%s: %s %lld of %lld, %.3g %s/s, %.0f s left \033[K", p->label, unit, (long long)done,
+		(long long)total, (double)done / spent, unit, spent * (double)(total - done) / (double)done);
+	fflush(stderr);
+}
+
+void progress_end(struct progress *p)
+{
+	if (p->shown)
+		fprintf(stderr, "\r\033[K");
+	p->shown = false;
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+/* One line on standard error that says how far a long command is. It shows nothing during the first two seconds, and
+ * nothing at all when standard error is no terminal. */
+#ifndef PLUMB_TOOLS_PROGRESS_H
+#define PLUMB_TOOLS_PROGRESS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct progress {
+	bool on;
+	bool shown;
+	double start, last; /* seconds of the monotonic clock */
+	const char *label;
+};
+
+double progress_now(void);
+void progress_begin(struct progress *p, bool wanted, const char *label);
+/* done of total units; unit names them ("token"). Prints at most five times a second. */
+void progress_step(struct progress *p, int64_t done, int64_t total, const char *unit);
+void progress_end(struct progress *p);
+
+#endif
