@@ -34,8 +34,8 @@ if(PLUMB_SANITIZE)
   target_link_options(plumb_flags INTERFACE ${sanitizers})
 endif()
 
-# Kernels for H200 and GB10: the two machines come from these options, not from CMake's list of architectures. Only the top
-# folder can enable a language for the others.
+# Kernels for H200 and GB10: the two machines come from these options, not from CMake's list of architectures. Only the
+# top folder can enable a language for the others.
 if(PLUMB_CUDA)
   set(CMAKE_CUDA_ARCHITECTURES OFF)
   set(CMAKE_CUDA_STANDARD 17)

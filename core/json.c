@@ -457,7 +457,9 @@ int64_t plumb_json_int(struct plumb_json_object *o, const char *key, int64_t min
 		return value;
 	if (!plumb_json_item_int(item, min, max, &value)) {
 		char expected[96];
-		snprintf(expected, sizeof expected, "a whole number in %lld..%lld", (long long)min, (long long)max);
+		int64_t exact = (int64_t)EXACT_INT;
+		snprintf(expected, sizeof expected, "a whole number in %lld..%lld",
+			(long long)(min < -exact ? -exact : min), (long long)(max > exact ? exact : max));
 		field_fail(o, key, item, expected);
 	}
 	return value;

@@ -18,8 +18,8 @@
 enum { PREFIX = 8 }; /* bytes: the little-endian length of the header */
 
 /* 100 000 000 bytes is the limit of the format's own reader. A tensor is 6 values and one for each dimension, so 4
- * million values are half a million tensors in one file (300 000 are the most seen in a whole checkpoint) and 400 MB of
- * tree. */
+ * million values are half a million tensors in one file (300 000 are the most seen in a whole checkpoint) and half a
+ * gigabyte of tree at worst. */
 static const struct plumb_json_limits limits = {.bytes = 100000000, .depth = 8, .values = 4000000};
 
 static const struct {

@@ -95,7 +95,10 @@ static void refuse(struct plumb_json_object *o, const char *key, const char *for
 	va_start(ap, format);
 	vsnprintf(text, sizeof text, format, ap);
 	va_end(ap);
-	o->status = plumb_fail(o->err, PLUMB_BAD_INPUT, "%s: %s%s: %s", o->file, o->path, key, text);
+	/* The path of an object ends in a dot for its keys; without a key, the object itself is meant. */
+	o->status = plumb_fail(o->err, PLUMB_BAD_INPUT, "%s: %.*s%s%s%s", o->file,
+		(int)(strlen(o->path) - (key[0] == '\0' && o->path[0] != '\0')), o->path, key,
+		o->path[0] || key[0] ? ": " : "", text);
 }
 
 static bool known_key(const char *key)

@@ -25,7 +25,7 @@
 
 /* Processor seconds for the list, and for the values of one dataset besides one for each 16 MiB of them (a tenth of what
  * gunzip does). The list of a golden file takes 0.01 s. */
-#define PATIENCE_SECONDS 10
+#define PATIENCE_SECONDS 5
 #define BYTES_PER_SECOND ((uint64_t)16 << 20)
 
 /* Working memory beyond the values asked for: chunk cache, B-trees, object headers. */

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* What a kernel file may use. Every kernels/NAME.cu includes this header and nothing of CUDA by itself; nvcc then builds it for
- * the GPU (device `cuda`), and g++ or clang++ builds the very same text for the CPU (device `simt`, kernels/simt/), where it
- * gives the same bits, under schedules chosen by a seed, and where misuse is reported instead of being undefined.
+/* clang-format off */
+/* What a kernel file may use. Every kernels/NAME.cu includes this header and nothing of CUDA by itself; nvcc then
+ * builds it for the GPU (device `cuda`), and g++ or clang++ builds the very same text for the CPU (device `simt`,
+ * kernels/simt/), where it gives the same bits, under schedules chosen by a seed, and where misuse is reported instead
+ * of undefined.
  *
  * An example, complete:
  *
@@ -15,7 +17,8 @@
  *		return v;
  *	}
  *
- *	template <int Threads> static __global__ void __launch_bounds__(Threads) sum_kernel(const float *x, float *y, int n)
+ *	template <int Threads>
+ *	static __global__ void __launch_bounds__(Threads) sum_kernel(const float *x, float *y, int n)
  *	{
  *		PLUMB_SHARED(float, part, Threads / 32);	// __shared__ float part[Threads / 32], checked in simt
  *		float v = 0.0f;
@@ -38,40 +41,62 @@
  *	}
  *
  * Launching
- *	PLUMB_LAUNCHER(name)		plumb_cuda_name or plumb_simt_name; declare it with launcher.h
- *	PLUMB_LAUNCH(kernel, grid, block, shared_bytes, stream, args...)	0 or a status; arguments are converted to the
- *		kernel's parameter types. A kernel with a comma in its name goes in parentheses: (k<4, 128>). More than 48 KiB
- *		of dynamic shared memory is asked for by itself. simt refuses more than 99 KiB (GB10) unless told otherwise.
- *	PLUMB_LAUNCH_COOPERATIVE(...)	the same; every block is resident, so plumb_grid_sync may be used
- *	PLUMB_LAUNCH_DEPENDENT(...)	the same; see Overlap
- * Specifiers	static __global__, static __device__, static __constant__ const: every build of a file is linked into one program, so
- *		nothing but the launchers may be visible outside it. __forceinline__ __launch_bounds__ __restrict__ __host__
- * Indices	threadIdx blockIdx blockDim gridDim (x, y, z), warpSize, dim3
- * Shared	PLUMB_SHARED(type, name, count), PLUMB_SHARED_2D(type, name, rows, columns), PLUMB_DYNAMIC_SHARED(type, name):
- *		then name[i], name + i, &name[i]; 16-byte aligned; never initialised (poison in simt).
- *		PLUMB_SHARED_PTR(type) is the type of a parameter that takes one. PLUMB_AS(float4, pointer) views shared or
- *		global memory as another type and checks alignment in simt.
- * Block	__syncthreads __syncthreads_or __syncthreads_and __syncthreads_count
- * Warp		__syncwarp(mask), __shfl_sync __shfl_up_sync __shfl_down_sync __shfl_xor_sync (int, unsigned, float, double,
- *		64-bit; width), __ballot_sync __any_sync __all_sync. Not offered: __activemask, legacy forms without mask.
- * Grid		plumb_grid_sync(counter): counter is one unsigned in global memory, zero before its first use ever
- * Atomics	atomicAdd Max Min CAS Exch Or And Sub Inc on int, unsigned, unsigned long long (and long long Max/Min); on purpose none on
- *		floats: a sum must not depend on arrival. On shared memory: atomicAdd(&name[i], 1).
- * Fences	__threadfence __threadfence_block. Waiting in a loop: use an atomic or __nanosleep in it, never a bare volatile
- *		load, so that simt can run the others meanwhile.
- * Loads	__ldg __ldcs __ldcg on any scalar or vector type; plumb_load_stream(p) for uint4 uint2 float4 float2: read once,
- *		no L1 allocation, 256-byte L2 sectors; the data must not be written by the same kernel.
- * Stores	__stcs(p, v)
- * Bits		__popc __popcll __clz __clzll __ffs __ffsll __brev __byte_perm __float_as_uint __uint_as_float __float_as_int
- *		__int_as_float __double_as_longlong __longlong_as_double
- * Arithmetic	+ - * / sqrtf fmaf fabsf (IEEE, no contraction, the same bits everywhere) __fmaf_rn __fadd_rn __fmul_rn
- *		__fdiv_rn __fsqrt_rn, min and max on integers.
- *		Bits differ between devices: expf and all other library functions; fminf/fmaxf on NaN or on -0 against +0; a
- *		float to int conversion out of range or of NaN; the payload of a NaN.
- * Types	float2 float4 int2 int4 uint2 uint4 and make_*
- * Overlap	PLUMB_LAUNCH_DEPENDENT(...): the kernel may start before its predecessor ends. Every block of it must call
- *		plumb_grid_dependency_wait() before it touches what the predecessor writes; the predecessor may call
- *		plumb_grid_launch_dependents(). LIMIT: in simt launches never overlap, so a missing wait is not seen there. */
+ *	PLUMB_LAUNCHER(name): plumb_cuda_name, plumb_simt_name or plumb_race_name; declare it with launcher.h.
+ *	PLUMB_LAUNCH(kernel, grid, block, shared_bytes, stream, args...): 0 or a status; arguments are converted
+ *	to the kernel's parameter types. A kernel with a comma in its name goes in parentheses: (k<4, 128>).
+ *	More than 48 KiB of dynamic shared memory is asked for by itself. simt refuses more than 99 KiB (GB10)
+ *	unless told.
+ *	PLUMB_LAUNCH_COOPERATIVE(...): the same; every block is resident, so plumb_grid_sync may be used.
+ *	PLUMB_LAUNCH_DEPENDENT(...): the same; see Overlap.
+ * Specifiers
+ *	static __global__, static __device__, static __constant__ const: every build of a file is linked into
+ *	one program, so nothing but the launchers may be visible outside it. __forceinline__ __launch_bounds__
+ *	__restrict__ __host__
+ * Indices
+ *	threadIdx blockIdx blockDim gridDim (x, y, z), warpSize, dim3
+ * Shared memory
+ *	PLUMB_SHARED(type, name, count), PLUMB_SHARED_2D(type, name, rows, columns), PLUMB_DYNAMIC_SHARED(type,
+ *	name): then name[i], name + i, &name[i]; 16-byte aligned; never initialised (poison in simt).
+ *	PLUMB_SHARED_PTR(type) is the type of a parameter that takes one. PLUMB_AS(float4, pointer) views shared
+ *	or global memory as another type; simt checks its alignment. LIMIT: raw pointers (&name[i], kernel
+ *	parameters) are not checked for range.
+ * Block
+ *	__syncthreads __syncthreads_or __syncthreads_and __syncthreads_count
+ * Warp
+ *	__syncwarp(mask), __shfl_sync __shfl_up_sync __shfl_down_sync __shfl_xor_sync (int, unsigned, float,
+ *	double, 64-bit; width), __ballot_sync __any_sync __all_sync. Not offered: __activemask, legacy forms
+ *	without mask.
+ * Grid
+ *	plumb_grid_sync(counter): counter is one unsigned in global memory, zero before its first use ever.
+ * Atomics
+ *	atomicAdd Max Min CAS Exch Or And Xor on int, unsigned, unsigned long long; also Max Min on long long,
+ *	Sub on int and unsigned, Inc on unsigned. None on floats, on purpose: a sum must not depend on arrival.
+ *	On shared memory: atomicAdd(&name[i], 1).
+ * Fences
+ *	__threadfence __threadfence_block. Who waits in a loop puts an atomic or __nanosleep in it, never a bare
+ *	volatile load, so that simt can run the others meanwhile. "The last block to arrive adds up" is: all
+ *	threads store, __syncthreads, and in one thread __threadfence, atomicAdd, __threadfence; then
+ *	__syncthreads, load.
+ * Loads and stores
+ *	__ldg __ldcs __ldcg __stcs on any scalar or vector type; plumb_load_stream(p) for uint4 uint2 float4
+ *	float2: read once, no L1 allocation, 256-byte L2 sectors; the data must not be written by the same
+ *	kernel.
+ * Bits
+ *	__popc __popcll __clz __clzll __ffs __ffsll __brev __byte_perm __float_as_uint __uint_as_float
+ *	__float_as_int __int_as_float __double_as_longlong __longlong_as_double
+ * Arithmetic
+ *	+ - * / sqrtf fmaf fabsf (IEEE, no contraction, the same bits everywhere), __fmaf_rn __fadd_rn __fsub_rn
+ *	__fmul_rn __fdiv_rn __fsqrt_rn, min and max on integers. Bits differ between devices: expf and all other
+ *	library functions; fminf and fmaxf on NaN or on -0 against +0; a float to int conversion out of range or
+ *	of NaN; the payload of a NaN.
+ * Types
+ *	float2 float4 int2 int4 uint2 uint4 and make_*
+ * Overlap
+ *	The kernel of PLUMB_LAUNCH_DEPENDENT may start before its predecessor ends. Every block of it must call
+ *	plumb_grid_dependency_wait() before it touches what the predecessor writes; the predecessor may call
+ *	plumb_grid_launch_dependents(). LIMIT: in simt launches never overlap, so a missing wait is not seen
+ *	there. */
+/* clang-format on */
 #ifndef PLUMB_KERNELS_DEVICE_H
 #define PLUMB_KERNELS_DEVICE_H
 
@@ -110,8 +135,8 @@ static __device__ __forceinline__ uint4 plumb_load_stream(const uint4 *p)
 {
 	uint4 v;
 	asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0, %1, %2, %3}, [%4];"
-		: "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-		: "l"(__cvta_generic_to_global(p)));
+	             : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+	             : "l"(__cvta_generic_to_global(p)));
 	return v;
 }
 
@@ -119,8 +144,8 @@ static __device__ __forceinline__ uint2 plumb_load_stream(const uint2 *p)
 {
 	uint2 v;
 	asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v2.u32 {%0, %1}, [%2];"
-		: "=r"(v.x), "=r"(v.y)
-		: "l"(__cvta_generic_to_global(p)));
+	             : "=r"(v.x), "=r"(v.y)
+	             : "l"(__cvta_generic_to_global(p)));
 	return v;
 }
 
@@ -136,8 +161,8 @@ static __device__ __forceinline__ float2 plumb_load_stream(const float2 *p)
 	return make_float2(__uint_as_float(v.x), __uint_as_float(v.y));
 }
 
-/* A barrier of all threads of all blocks of a cooperative launch. Block 0 adds what makes the top bit of the counter flip once
- * every other block has added 1, so the counter needs no reset between barriers or launches. */
+/* A barrier of all threads of all blocks of a cooperative launch. Block 0 adds what makes the top bit of the counter
+ * flip once every other block has added 1, so the counter needs no reset between barriers or launches. */
 static __device__ __forceinline__ void plumb_grid_sync(unsigned *counter)
 {
 	__syncthreads();
@@ -171,10 +196,11 @@ enum plumb_cuda_how { PLUMB_CUDA_PLAIN, PLUMB_CUDA_COOPERATIVE, PLUMB_CUDA_DEPEN
 
 /* The launch returns its own status, so an older error of another launch is neither lost nor taken for this one's. */
 template <typename... Parameters>
-static int plumb_cuda_launch(enum plumb_cuda_how how, void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes,
-	void *stream, typename plumb_same<Parameters>::type... arguments)
+static int plumb_cuda_launch(enum plumb_cuda_how how, void (*kernel)(Parameters...), dim3 grid, dim3 block,
+        size_t shared_bytes, void *stream, typename plumb_same<Parameters>::type... arguments)
 {
-	void *pointers[sizeof...(arguments) + 1] = {const_cast<void *>(static_cast<const void *>(&arguments))..., nullptr};
+	void *pointers[sizeof...(arguments) + 1] = {
+	        const_cast<void *>(static_cast<const void *>(&arguments))..., nullptr};
 	const void *function = reinterpret_cast<const void *>(kernel);
 	cudaLaunchAttribute attribute = {};
 	cudaLaunchConfig_t config = {};
@@ -195,7 +221,7 @@ static int plumb_cuda_launch(enum plumb_cuda_how how, void (*kernel)(Parameters.
 	}
 	if (shared_bytes > 48 * 1024)
 		status = cudaFuncSetAttribute(
-			function, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
+		        function, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
 	if (status == cudaSuccess)
 		status = cudaLaunchKernelExC(&config, function, pointers);
 	if (status != cudaSuccess)

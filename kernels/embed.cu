@@ -23,5 +23,6 @@ extern "C" int PLUMB_LAUNCHER(embed)(const int32_t *token, const void *table, in
 	float *residual, void *stream)
 {
 	const unsigned blocks = static_cast<unsigned>((hidden + EMBED_THREADS - 1) / EMBED_THREADS);
-	return PLUMB_LAUNCH(embed_kernel, blocks, EMBED_THREADS, 0, stream, token, table, format, streams, hidden, residual);
+	return PLUMB_LAUNCH(
+		embed_kernel, blocks, EMBED_THREADS, 0, stream, token, table, format, streams, hidden, residual);
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Hyper-connection: four launches a site, hc_norm, hc_down, hc_up_mix, hc_inject.
  *
- * The norm is a launch of its own. Every row of down needs the scales of all streams and every value of normed, which is an
- * output besides; in one launch each block (324 at the released size) would sum S*D squares before its first product and
- * keep S*D floats, 40 KiB, in shared memory, and sizes above 99 KiB would have to be refused. So normed goes through L2. */
+ * The norm is a launch of its own: every row of down needs the scales of all streams and every value of normed, which is
+ * an output besides. In one launch each block (324 at the released size) would sum S*D squares before its first product
+ * and keep S*D floats, 40 KiB, in shared memory, and more than 99 KiB would have to be refused. So normed goes through
+ * L2. */
 #include "kernels/hc.h"
 
 #include "core/math32.h"
@@ -19,8 +20,8 @@ enum {
 	INJECT_THREADS = 256,
 };
 
-/* Neighbour-first tree over the accumulators of a block: inside a warp by shuffles, then over the warps. All threads of the
- * block call it once; all get the sum. */
+/* Neighbour-first tree over the accumulators of a block: inside a warp by shuffles, then over the warps. All threads of
+ * the block call it once; all get the sum. */
 static __device__ __forceinline__ float block_tree(float acc, PLUMB_SHARED_PTR(float) warp_sum)
 {
 	float t[NORM_WARPS];
@@ -42,8 +43,8 @@ PLUMB_UNROLL
 	return t[0];
 }
 
-/* A block norms 256 columns of one stream. Each block sums the squares of its whole stream: 10 KiB from L2 cost less than
- * waiting for a block that has the sum. */
+/* A block norms 256 columns of one stream. Each block sums the squares of its whole stream: 10 KiB from L2 cost less
+ * than waiting for a block that has the sum. */
 static __global__ void __launch_bounds__(NORM_THREADS) hc_norm_kernel(struct plumb_hc_norm a)
 {
 	PLUMB_SHARED(float, warp_sum, NORM_WARPS);
@@ -62,7 +63,7 @@ static __global__ void __launch_bounds__(NORM_THREADS) hc_norm_kernel(struct plu
 	}
 }
 
-/* The rows of down and, behind them, of inject. A warp takes one piece of one row; the pieces of a row are in one block. */
+/* The rows of down and, behind them, of inject. A warp takes one piece of one row; a row's pieces are in one block. */
 static __global__ void __launch_bounds__(32 * DOWN_WARPS) hc_down_kernel(struct plumb_hc_down a)
 {
 	PLUMB_SHARED(float, partial, DOWN_WARPS);
@@ -75,8 +76,8 @@ static __global__ void __launch_bounds__(32 * DOWN_WARPS) hc_down_kernel(struct 
 	const int64_t n = is_down ? row : row - a.low_rank;
 
 	if (row < rows) {
-		const float sum = plumb_row_piece(is_down ? a.down_format : a.inject_format, is_down ? a.down : a.inject, n,
-			a.cols, a.normed, piece, a.pieces);
+		const float sum = plumb_row_piece(is_down ? a.down_format : a.inject_format,
+			is_down ? a.down : a.inject, n, a.cols, a.normed, piece, a.pieces);
 		if (lane == 0)
 			partial[warp] = sum;
 	}
@@ -93,8 +94,8 @@ static __global__ void __launch_bounds__(32 * DOWN_WARPS) hc_down_kernel(struct 
 	}
 }
 
-/* Add columns k0 <= k < k1 of UP_GROUP rows to their accumulators, each strided(256) as in kernels/row.h: the loads of all
- * rows are on their way before the first product, and x is read once for all. */
+/* Add columns k0 <= k < k1 of UP_GROUP rows to their accumulators, each strided(256) as in kernels/row.h: the loads of
+ * all rows are on their way before the first product, and x is read once for all. */
 template <int Format>
 static __device__ __forceinline__ void group_products(const void *const (&row)[UP_GROUP], bool aligned, const float *x,
 	int64_t k0, int64_t k1, float (&acc)[UP_GROUP][PLUMB_ROW_PER_LANE])
@@ -118,13 +119,15 @@ PLUMB_UNROLL
 PLUMB_UNROLL
 			for (int i = 0; i < UP_GROUP; i++)
 				if (k + j < k1)
-					acc[i][j] = fmaf(plumb_stored_value(Format, row[i], k + j), x[k + j], acc[i][j]);
+					acc[i][j] = fmaf(
+						plumb_stored_value(Format, row[i], k + j), x[k + j], acc[i][j]);
 	}
 }
 
-/* A warp makes one column of mixed from the rows s*D + c of all streams; its pieces, should a small D have any, one after
- * the other. Block 0 also turns the inject logits into injection weights. */
-template <int Format> static __global__ void __launch_bounds__(32 * UP_WARPS, UP_BLOCKS) hc_up_mix_kernel(struct plumb_hc_up a)
+/* A warp makes one column of mixed from the rows s*D + c of all streams; its pieces, should a small D have any, one
+ * after the other. Block 0 also turns the inject logits into injection weights. */
+template <int Format>
+static __global__ void __launch_bounds__(32 * UP_WARPS, UP_BLOCKS) hc_up_mix_kernel(struct plumb_hc_up a)
 {
 	const int lane = threadIdx.x % 32;
 	const int64_t c = blockIdx.x * static_cast<int64_t>(UP_WARPS) + threadIdx.x / 32;
@@ -217,10 +220,10 @@ extern "C" int PLUMB_LAUNCHER(hc_up_mix)(const struct plumb_hc_up *up, void *str
 	}
 }
 
-extern "C" int PLUMB_LAUNCHER(hc_inject)(const float *residual, const float *branch, const float *injection, int streams,
-	int64_t hidden, int bf16, float *residual_out, void *stream)
+extern "C" int PLUMB_LAUNCHER(hc_inject)(const float *residual, const float *branch, const float *injection,
+	int streams, int64_t hidden, int bf16, float *residual_out, void *stream)
 {
 	const dim3 grid(blocks_of(hidden, INJECT_THREADS), static_cast<unsigned>(streams));
-	return PLUMB_LAUNCH(hc_inject_kernel, grid, INJECT_THREADS, 0, stream, residual, branch, injection, hidden, bf16,
-		residual_out);
+	return PLUMB_LAUNCH(hc_inject_kernel, grid, INJECT_THREADS, 0, stream, residual, branch, injection, hidden,
+		bf16, residual_out);
 }

@@ -8,7 +8,7 @@
 /* Warps of a block: one row of the most pieces, or several rows. */
 enum { WARPS = PLUMB_SPLIT_MAX };
 
-__global__ void __launch_bounds__(32 * WARPS) linear_kernel(struct plumb_linear a)
+static __global__ void __launch_bounds__(32 * WARPS) linear_kernel(struct plumb_linear a)
 {
 	PLUMB_SHARED(float, partial, WARPS);
 	const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;

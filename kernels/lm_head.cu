@@ -20,7 +20,7 @@ static __device__ __forceinline__ key_cell logit_key(float logit, int64_t index)
 
 	if (magnitude > 0x7f800000u)
 		return 0;
-	/* ascending with the value: negatives reversed, below the others; -0 is +0; -Inf is 0x007fffff, still above 0 */
+	/* ascending with the value: negatives reversed, below the others; -0 is +0; -Inf is 0x007fffff, above 0 */
 	const uint32_t order = bits > 0x80000000u ? ~bits : magnitude | 0x80000000u;
 	return static_cast<key_cell>(order) << 32 | ~static_cast<uint32_t>(index);
 }
@@ -33,7 +33,8 @@ static __global__ void argmax_clear_kernel(key_cell *key, int64_t rows)
 		key[t] = 0;
 }
 
-static __global__ void __launch_bounds__(ARGMAX_THREADS) argmax_kernel(const float *logits, int64_t vocab, key_cell *key)
+static __global__ void __launch_bounds__(ARGMAX_THREADS) argmax_kernel(
+	const float *logits, int64_t vocab, key_cell *key)
 {
 	PLUMB_SHARED(key_cell, of_warp, ARGMAX_WARPS);
 	const int64_t first = blockIdx.x * static_cast<int64_t>(ARGMAX_THREADS * ARGMAX_EACH) + threadIdx.x;
@@ -83,8 +84,8 @@ extern "C" int PLUMB_LAUNCHER(argmax_clear)(uint64_t *key, int64_t rows, void *s
 
 extern "C" int PLUMB_LAUNCHER(argmax)(const float *logits, int64_t vocab, uint64_t *key, void *stream)
 {
-	return PLUMB_LAUNCH(argmax_kernel, blocks_of(vocab, ARGMAX_THREADS * ARGMAX_EACH), ARGMAX_THREADS, 0, stream, logits,
-		vocab, reinterpret_cast<key_cell *>(key));
+	return PLUMB_LAUNCH(argmax_kernel, blocks_of(vocab, ARGMAX_THREADS * ARGMAX_EACH), ARGMAX_THREADS, 0, stream,
+		logits, vocab, reinterpret_cast<key_cell *>(key));
 }
 
 extern "C" int PLUMB_LAUNCHER(argmax_token)(const uint64_t *key, int64_t rows, int32_t *token, void *stream)

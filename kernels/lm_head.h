@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Launchers of argmax. Contract: core/ops/lm_head.h. (lm_head itself is kernels/linear.h.)
  *
- * A row's winner is the largest of 64-bit keys: the logit as an ordered integer above, the complement of its index below,
- * so that the lower of equals has the larger key. The largest is the same in whatever order keys arrive. NaN has key 0,
- * which no number has. */
+ * A row's winner is the largest of 64-bit keys: the logit as an ordered integer above, the complement of its index
+ * below, so that the lower of equals has the larger key. The largest is the same in whatever order keys arrive. NaN has
+ * key 0, which no number has. */
 #ifndef PLUMB_KERNELS_LM_HEAD_H
 #define PLUMB_KERNELS_LM_HEAD_H
 

@@ -21,8 +21,12 @@ static int simt_open(struct plumb_device *d, struct plumb_error *err)
 	(void)err;
 	d->simt.seed = d->options.seed;
 	d->stream = &d->simt;
-	snprintf(d->description, sizeof d->description, "simt, seed %llu%s", (unsigned long long)d->options.seed,
-		d->own_memory ? ", own memory" : "");
+#ifndef PLUMB_RACE
+	if (d->options.race)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "device simt: this build has no race check (it has sanitizers instead)");
+#endif
+	snprintf(d->description, sizeof d->description, "simt, seed %llu%s%s", (unsigned long long)d->options.seed,
+		d->options.race ? ", race check" : "", d->own_memory ? ", own memory" : "");
 	return PLUMB_OK;
 }
 
@@ -183,8 +187,10 @@ void plumb_device_close(struct plumb_device *d)
 
 int plumb_device_forget(struct plumb_device *d, struct plumb_error *err)
 {
-	int status = plumb_device_sync(d, err);
+	int status = d->own_memory ? plumb_mirror_hand_back(d, err) : PLUMB_OK;
 
+	if (status == PLUMB_OK)
+		status = plumb_device_sync(d, err);
 	drop_banks(d);
 	drop_retired(d);
 	d->generation++;
@@ -231,6 +237,11 @@ int plumb_device_time_end(struct plumb_device *d, double *microseconds, struct p
 bool plumb_device_is_cuda(const struct plumb_device *d)
 {
 	return d->kind == PLUMB_DEVICE_CUDA;
+}
+
+bool plumb_device_is_race(const struct plumb_device *d)
+{
+	return d->options.race;
 }
 
 void *plumb_device_stream(const struct plumb_device *d)

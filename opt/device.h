@@ -24,6 +24,7 @@ enum plumb_device_kind {
 
 struct plumb_device_options {
 	uint64_t seed;            /* simt: the schedule; 0 is natural order */
+	bool race;                /* simt: kernels report races between threads (kernels/simt/race.h); 10 to 50 times slower */
 	bool own_memory;          /* simt: memory apart from the host's, as a GPU has; runs the copying of cuda without a GPU */
 	int ordinal;              /* cuda: which GPU */
 	enum plumb_poison poison; /* not OFF: a guarded device, see plumb_device_poison */
@@ -31,7 +32,7 @@ struct plumb_device_options {
 
 /* Open a device; options: NULL for all zero. One OS thread uses a device at a time.
  * Errors: PLUMB_NO_DEVICE, for cuda, when this build has no cuda or the machine no such GPU (the message says which);
- * PLUMB_BAD_INPUT when memory is out. */
+ * PLUMB_BAD_INPUT when memory is out, or race is asked of a build without it (one with sanitizers). */
 int plumb_device_open(enum plumb_device_kind kind, const struct plumb_device_options *options, struct plumb_device **out,
 	struct plumb_error *err);
 void plumb_device_close(struct plumb_device *device);
@@ -66,6 +67,7 @@ int plumb_device_check(struct plumb_device *device, struct plumb_error *err); /*
 
 /* What every launch needs. */
 bool plumb_device_is_cuda(const struct plumb_device *device);
+bool plumb_device_is_race(const struct plumb_device *device);
 void *plumb_device_stream(const struct plumb_device *device);
 
 /* Scratch of an op, bytes long, 256-byte aligned, on the device: the same memory for the same slot (0..7) at every call, so
@@ -91,16 +93,21 @@ int plumb_device_bank(
 int plumb_device_status(const struct plumb_env *env, const char *launcher, int status);
 
 /* Call a launcher on the device of env: PLUMB_RUN(env, gdn_conv, args...) -> an op status. The stream is added. */
-#ifdef PLUMB_HAVE_CUDA
-#define PLUMB_RUN(env, name, ...)                                                                                      \
-	plumb_device_status(env, #name,                                                                                \
-		plumb_device_is_cuda((env)->device)                                                                    \
-			? plumb_cuda_##name(__VA_ARGS__, plumb_device_stream((env)->device))                           \
-			: plumb_simt_##name(__VA_ARGS__, plumb_device_stream((env)->device)))
+#ifdef PLUMB_RACE
+#define PLUMB_RUN_CPU(device, name, ...)                                                                               \
+	(plumb_device_is_race(device) ? plumb_race_##name(__VA_ARGS__, plumb_device_stream(device))                    \
+				      : plumb_simt_##name(__VA_ARGS__, plumb_device_stream(device)))
 #else
-#define PLUMB_RUN(env, name, ...)                                                                                      \
-	plumb_device_status(env, #name, plumb_simt_##name(__VA_ARGS__, plumb_device_stream((env)->device)))
+#define PLUMB_RUN_CPU(device, name, ...) plumb_simt_##name(__VA_ARGS__, plumb_device_stream(device))
 #endif
+#ifdef PLUMB_HAVE_CUDA
+#define PLUMB_RUN_ANY(device, name, ...)                                                                               \
+	(plumb_device_is_cuda(device) ? plumb_cuda_##name(__VA_ARGS__, plumb_device_stream(device))                    \
+				      : PLUMB_RUN_CPU(device, name, __VA_ARGS__))
+#else
+#define PLUMB_RUN_ANY(device, name, ...) PLUMB_RUN_CPU(device, name, __VA_ARGS__)
+#endif
+#define PLUMB_RUN(env, name, ...) plumb_device_status(env, #name, PLUMB_RUN_ANY((env)->device, name, __VA_ARGS__))
 
 #ifdef __cplusplus
 }

@@ -18,6 +18,7 @@ struct plumb_graph {
 	void *exec;
 	uint64_t generation; /* of the device, when exec was recorded, or when the last step ran without one */
 	bool warm;           /* a step has run in that generation: all memory exists */
+	int32_t logits_at;   /* position after the last resident step: the device has its logits */
 	int64_t captures, replays;
 };
 
@@ -45,6 +46,7 @@ int plumb_graph_create(
 		return plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for a graph");
 	g->decoder = decoder;
 	g->device = device;
+	g->logits_at = -1;
 	if (device->backend->pinned_take) {
 		g->pinned = device->backend->pinned_take(device, sizeof *g->pinned, err);
 		if (!g->pinned) {
@@ -169,6 +171,7 @@ int plumb_graph_step(struct plumb_graph *g, int32_t token, int32_t *next, struct
 
 	if (!is_resident(g)) {
 		/* a copied call takes the state back by itself */
+		g->logits_at = -1;
 		status = plumb_decoder_step(g->decoder, &token, 1, err);
 	} else {
 		status = plumb_mirror_resident_begin(d, plumb_decoder_position_cell(g->decoder), err);
@@ -177,8 +180,10 @@ int plumb_graph_step(struct plumb_graph *g, int32_t token, int32_t *next, struct
 		if (g->generation != d->generation)
 			drop(g);
 		status = d->backend->capture_begin && g->warm ? step_recorded(g, token, err) : step_eagerly(g, token, err);
-		if (status == PLUMB_OK)
-			plumb_mirror_owns(d, *plumb_decoder_position_cell(g->decoder));
+		if (status == PLUMB_OK) {
+			g->logits_at = *plumb_decoder_position_cell(g->decoder);
+			plumb_mirror_owns(d, g->logits_at);
+		}
 		plumb_mirror_resident_end(d);
 	}
 	if (status == PLUMB_OK)
@@ -193,7 +198,7 @@ int plumb_graph_logits(struct plumb_graph *g, const float **logits, struct plumb
 
 	if (plumb_decoder_rows(g->decoder) < 1)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "no step has run: there are no logits");
-	if (g->device->own_memory && plumb_mirror_is_owner(g->device)) {
+	if (g->logits_at == *plumb_decoder_position_cell(g->decoder)) {
 		void *host = NULL, *device = place(g, plumb_decoder_logits(g->decoder), &host, "logits", err);
 		if (!device)
 			return PLUMB_BAD_INPUT;

@@ -123,7 +123,7 @@ int attn_decode_ref(const struct plumb_env *env, const void *args)
 	int64_t most = (cfg->block_budget + 1) * cfg->block_tokens;
 	int failed = 0;
 
-#pragma omp parallel
+#pragma omp parallel if (a->T * Hq > 16)
 	{
 		int64_t *list = malloc((size_t)most * sizeof *list);
 		double *s = malloc((size_t)most * sizeof *s);

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Usage: check_symbols.sh ARCHIVE. No kernel file shows the linker anything but its launchers. A kernel template that is not static
-# would: its simt, race and cuda builds have one name, and the linker would silently keep one of them for all.
+# Usage: check_symbols.sh ARCHIVE. No kernel file shows the linker anything but its launchers. A kernel template that is
+# not static would: its simt, race and cuda builds have one name, and the linker would silently keep one for all.
 set -eu
 objects=$(ar t "$1" | grep -c -E '\.(simt|race)\.cpp\.o$' || true)
 bad=$(nm -A -C --defined-only "$1" | grep -E '\.(simt|race)\.cpp\.o:' | grep -E ' [TWVuBDRG] ' |

@@ -184,7 +184,8 @@ static __global__ void dynamic_shared_kernel(KERNEL_ARGUMENTS)
 	for (int k = 0; k < 4; k++)
 		values[k * 128 + t] = as_float(in, static_cast<int>(blockIdx.x) * 512 + k * 128 + t);
 	__syncthreads();
-	out[thread_in_grid()] = __float_as_uint(quad_sum(values, 127 - t) + quad_sum(values + 4 * t, 0) + fixed[t % 32]);
+	out[thread_in_grid()] =
+	        __float_as_uint(quad_sum(values, 127 - t) + quad_sum(values + 4 * t, 0) + fixed[t % 32]);
 }
 LAUNCH(dynamic_shared, dynamic_shared_kernel, 12, 128, 512 * sizeof(float))
 
@@ -192,8 +193,8 @@ static __global__ void grid_3d_kernel(KERNEL_ARGUMENTS)
 {
 	UNUSED(in);
 	UNUSED(scratch);
-	out[thread_in_grid()] = threadIdx.x | threadIdx.y << 4 | threadIdx.z << 8 | blockIdx.x << 12 | blockIdx.y << 16 |
-		blockIdx.z << 20 | __ballot_sync(FULL, threadIdx.y & 1) << 24;
+	out[thread_in_grid()] = threadIdx.x | threadIdx.y << 4 | threadIdx.z << 8 | blockIdx.x << 12 |
+	                        blockIdx.y << 16 | blockIdx.z << 20 | __ballot_sync(FULL, threadIdx.y & 1) << 24;
 }
 LAUNCH(grid_3d, grid_3d_kernel, dim3(3, 4, 5), dim3(4, 8, 2), 0)
 
@@ -207,8 +208,10 @@ static __global__ void widths_kernel(KERNEL_ARGUMENTS)
 	for (int width = 1; width <= 32; width *= 2) {
 		for (int by = 0; by < 32; by += 3) {
 			hash = hash * 31u + static_cast<uint32_t>(__shfl_sync(FULL, v, by + lane, width));
-			hash = hash * 31u + static_cast<uint32_t>(__shfl_up_sync(FULL, v, static_cast<unsigned>(by), width));
-			hash = hash * 31u + static_cast<uint32_t>(__shfl_down_sync(FULL, v, static_cast<unsigned>(by), width));
+			hash = hash * 31u +
+			       static_cast<uint32_t>(__shfl_up_sync(FULL, v, static_cast<unsigned>(by), width));
+			hash = hash * 31u +
+			       static_cast<uint32_t>(__shfl_down_sync(FULL, v, static_cast<unsigned>(by), width));
 			hash = hash * 31u + static_cast<uint32_t>(__shfl_xor_sync(FULL, v, by, width));
 		}
 	}
@@ -252,8 +255,8 @@ static __global__ void shuffle_64_kernel(KERNEL_ARGUMENTS)
 		best = other > best ? other : best;
 		sum += __shfl_xor_sync(FULL, sum, offset);
 	}
-	const unsigned long long bits = static_cast<unsigned long long>(__double_as_longlong(sum)) ^ best ^
-		static_cast<unsigned long long>(s);
+	const unsigned long long bits =
+	        static_cast<unsigned long long>(__double_as_longlong(sum)) ^ best ^ static_cast<unsigned long long>(s);
 
 	out[2 * i] = static_cast<uint32_t>(bits);
 	out[2 * i + 1] = static_cast<uint32_t>(bits >> 32);
@@ -463,7 +466,8 @@ LAUNCH(exchange, (exchange_kernel<true, true>), 8, 64, 0)
 LAUNCH(exchange_no_syncwarp, (exchange_kernel<false, true>), 8, 64, 0)
 LAUNCH(exchange_no_second_syncwarp, (exchange_kernel<true, false>), 8, 64, 0)
 
-/* A staging buffer used for several tiles: the second barrier of the loop keeps fast warps from refilling it too early. */
+/* A staging buffer used for several tiles: the second barrier of the loop keeps fast warps from refilling it too early.
+ */
 template <bool Barrier> static __global__ void reuse_kernel(KERNEL_ARGUMENTS)
 {
 	UNUSED(scratch);
@@ -574,7 +578,8 @@ static __global__ void chain_kernel(KERNEL_ARGUMENTS)
 }
 LAUNCH(chain, chain_kernel, 40, 32, 0)
 
-template <int Steps, int Scale> static __global__ void arithmetic_kernel(const float *x, uint32_t *out, float offset, double wide)
+template <int Steps, int Scale>
+static __global__ void arithmetic_kernel(const float *x, uint32_t *out, float offset, double wide)
 {
 	const int i = thread_in_grid();
 	float a = x[i], b = x[i + 1] + offset;
@@ -594,7 +599,8 @@ extern "C" int PLUMB_LAUNCHER(test_arithmetic)(SIMT_ARGUMENTS)
 {
 	(void)scratch;
 	/* An int for the float parameter, a float for the double one: converted, as in a call. */
-	return PLUMB_LAUNCH((arithmetic_kernel<6, 3>), 32, 128, 0, stream, reinterpret_cast<const float *>(in), out, 2, 0.1f);
+	return PLUMB_LAUNCH(
+	        (arithmetic_kernel<6, 3>), 32, 128, 0, stream, reinterpret_cast<const float *>(in), out, 2, 0.1f);
 }
 
 static __global__ void producer_kernel(KERNEL_ARGUMENTS)
@@ -717,7 +723,7 @@ static __global__ void shuffle_mixed_kernel(KERNEL_ARGUMENTS)
 		out[threadIdx.x] = __shfl_xor_sync(FULL, in[threadIdx.x], 1);
 	else
 		out[threadIdx.x] = static_cast<uint32_t>(
-			__shfl_xor_sync(FULL, static_cast<unsigned long long>(in[threadIdx.x]), 1));
+		        __shfl_xor_sync(FULL, static_cast<unsigned long long>(in[threadIdx.x]), 1));
 }
 LAUNCH(shuffle_mixed, shuffle_mixed_kernel, 1, 32, 0)
 

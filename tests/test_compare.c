@@ -459,6 +459,9 @@ START_TEST(test_shapes)
 	plumb_compare_shape(&cmp, 1, flat, 2, a);
 	ck_assert_int_eq(plumb_verdict(&cmp, &exact, &verdict), PLUMB_MISMATCH);
 	plumb_compare_f32(&cmp, x, x, 6);
+	plumb_compare_shape(&cmp, 1, flat, 2, (int64_t[]){6, 0}); /* the same but for the rank */
+	ck_assert_int_eq(plumb_verdict(&cmp, &exact, &verdict), PLUMB_MISMATCH);
+	plumb_compare_f32(&cmp, x, x, 6);
 	plumb_compare_shape(&cmp, 9, many, 9, many); /* beyond what is kept: not known to agree */
 	ck_assert_int_eq(plumb_verdict(&cmp, &exact, &verdict), PLUMB_MISMATCH);
 }
@@ -734,14 +737,14 @@ START_TEST(test_distinct)
 	struct plumb_compare cmp;
 
 	for (int i = 0; i < 200; i++)
-		r[i] = (float)(i % 63);
-	r[63] = -0.0f; /* counted with +0 */
+		r[i] = (float)(i % 60);
+	r[60] = -0.0f; /* counted with +0 */
 	plumb_compare_f32(&cmp, r, r, 200);
-	ck_assert_int_eq(cmp.distinct, 63);
+	ck_assert_int_eq(cmp.distinct, 60);
 	r[100] = NAN;
 	r[101] = -NAN;
 	plumb_compare_f32(&cmp, r, r, 200);
-	ck_assert_int_eq(cmp.distinct, 64);
+	ck_assert_int_eq(cmp.distinct, 61);
 	for (int i = 0; i < 200; i++)
 		r[i] = (float)i;
 	plumb_compare_f32(&cmp, r, r, 200);

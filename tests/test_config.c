@@ -510,7 +510,7 @@ START_TEST(refused_values)
 		{"num_hidden_layers", "1025", "num_hidden_layers is 1025"},
 		{"num_attention_heads", "2147483647", "num_attention_heads"},
 		{"seed", "9007199254740993.5e3", "seed"},
-		{"seed", "18446744073709551615", "seed"},
+		{"seed", "18446744073709551615", "in -9007199254740992..9007199254740992"},
 		{"seed", "1.5", "seed is 1.5"},
 		{"rms_norm_eps", "0", "rms_norm_eps is 0"},
 		{"rms_norm_eps", "-1e-6", "rms_norm_eps"},

@@ -51,7 +51,7 @@ static struct call call_of(enum plumb_op op, enum plumb_policy policy, enum inpu
 
 START_TEST(kernels_equal_twin)
 {
-	for (int i = 0; i < 18; i++)
+	for (int i = 0; i < 8; i++)
 		for (size_t o = 0; o < 5; o++) {
 			op_call_seed = (uint64_t)(_i * 1000 + i * 10) + o;
 			struct call c = call_of(ops[o], (enum plumb_policy)(i % 2), (enum input)_i);
@@ -628,8 +628,8 @@ int main(void)
 	suite_add_tcase(suite, truth);
 
 	SRunner *runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	int failed = srunner_ntests_failed(runner);
+	srunner_run_all(runner, CK_ENV);
+	int failed = srunner_ntests_failed(runner) || srunner_ntests_run(runner) == 0;
 	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return failed;
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Hyper-connection. The oracle and the twin are held against model-spec 2.3 written down once more, in matrices (OpenBLAS)
- * and intervals: each rounding point widens the interval by what it may lose and then rounds its ends. The kernels on simt are
- * held against the twin, every bit. */
+/* Hyper-connection. The oracle and the twin are held against model-spec 2.3 written down once more, in matrices
+ * (OpenBLAS) and intervals: each rounding point widens the interval by what it may lose and then rounds its ends. The
+ * kernels on simt are held against the twin, every bit. */
 #include <cblas.h>
 #include <stdio.h>
 
+#include "core/math32.h"
 #include "core/ops/hc.h"
 #include "core/order.h"
 #include "opt/opt.h"
@@ -30,7 +31,7 @@ struct site {
 	int64_t T, S, D, R;
 	enum plumb_policy policy;
 	struct st_weight norm, down, inject, up;
-	float *residual, *branch;        /* (T, S, D), (T, D) */
+	float *residual, *branch; /* (T, S, D), (T, D) */
 	bool injects;
 };
 
@@ -95,8 +96,8 @@ static void site_free(struct site *s)
 static struct outputs outputs_new(const struct site *s)
 {
 	int64_t T = s->T, S = s->S, D = s->D;
-	struct outputs o = {st_floats_new(T * S * D), st_floats_new(T * s->R), st_floats_new(T * S), st_floats_new(T * D),
-		st_floats_new(T * S), st_floats_new(T * S * D)};
+	struct outputs o = {st_floats_new(T * S * D), st_floats_new(T * s->R), st_floats_new(T * S),
+		st_floats_new(T * D), st_floats_new(T * S), st_floats_new(T * S * D)};
 	return o;
 }
 
@@ -131,8 +132,7 @@ static void site_run(const struct site *s, const struct plumb_env *env, plumb_op
 	struct plumb_hc_up_mix b = {s->T, st_floats(in->normed), st_floats(in->low),
 		s->injects ? st_floats(in->logits) : NULL, &s->up.w, st_floats(o->mixed),
 		s->injects ? st_floats(o->injection) : NULL};
-	struct plumb_hc_inject c = {
-		s->T, s->residual, s->branch, st_floats(in->injection), st_floats(o->residual)};
+	struct plumb_hc_inject c = {s->T, s->residual, s->branch, st_floats(in->injection), st_floats(o->residual)};
 	const struct st_buffer all[] = {o->normed, o->low, o->logits, o->mixed, o->injection, o->residual};
 
 	for (int i = 0; i < 6; i++)
@@ -169,9 +169,10 @@ static const char *outputs_differ(const struct site *s, const struct outputs *a,
 
 /* Errors that a computation is allowed: the oracle's own arithmetic is binary64, so nearly none. */
 struct allowance {
-	double mean, row, stream; /* relative to the sum of magnitudes: square sums, matrix rows, the sum over the streams */
-	double u;                 /* of one operation */
-	double function;          /* of sigmoid and silu; core/math32.h: 0.6135 ulp */
+	double mean, row,
+		stream;  /* relative to the sum of magnitudes: square sums, matrix rows, the sum over the streams */
+	double u;        /* of one operation */
+	double function; /* of sigmoid and silu; core/math32.h: 0.6135 ulp */
 };
 
 static const struct allowance of_oracle = {0x1p-40, 0x1p-40, 0x1p-40, 0x1p-45, 0x1p-45};
@@ -244,8 +245,8 @@ static int64_t normed_outside(const struct site *s, const struct outputs *o, str
 		double r = 1.0 / sqrt(sum / (double)s->D + (double)1e-6f);
 		for (int64_t c = 0; c < s->D; c++) {
 			double n = (double)x[c] * r * (1.0 + w[ts % s->S * s->D + c]);
-			/* half the error of mean + eps (the sum, a division, an addition), square root and division, and three
-			 * more; a squared subnormal is off by up to 2^-150 and eps covers that */
+			/* half the error of mean + eps (the sum, a division, an addition), square root and division,
+			 * and three more; a squared subnormal is off by up to 2^-150 and eps covers that */
 			double relative = 0.5 * (a.mean + 2.1 * a.u) + 5.1 * a.u;
 			float y = st_floats(o->normed)[ts * s->D + c];
 			outside += !st_inside(y, stored(s, st_widened(st_around(n, relative * fabs(n)), 0)));
@@ -276,7 +277,7 @@ static int64_t rows_outside(
 			outside += !st_inside(y, stored(s, r));
 			if (worst && !is_down && s->policy == PLUMB_POLICY_F32 && mass[n] > 0x1p-60)
 				*worst = fmax(*worst, fabs((double)y * (double)s->S - sum[n]) /
-					(a.row * mass[n] + 2 * U * fabs(sum[n])));
+							      (a.row * mass[n] + 2 * U * fabs(sum[n])));
 		}
 	}
 	free(sum);
@@ -284,8 +285,8 @@ static int64_t rows_outside(
 	return outside;
 }
 
-static int64_t mixed_outside(const struct site *s, const struct outputs *from, const struct outputs *o, struct allowance a,
-	double *worst)
+static int64_t mixed_outside(
+	const struct site *s, const struct outputs *from, const struct outputs *o, struct allowance a, double *worst)
 {
 	int64_t S = s->S, D = s->D, outside = 0;
 	double *sum = malloc((size_t)(S * D) * sizeof *sum), *mass = malloc((size_t)(S * D) * sizeof *mass);
@@ -297,7 +298,8 @@ static int64_t mixed_outside(const struct site *s, const struct outputs *from, c
 			double size = 0.0;
 			for (int64_t i = c; i < S * D; i += D) {
 				double n = (double)st_floats(from->normed)[t * S * D + i];
-				struct st_range g = st_rounded(s->policy, st_around(sum[i], a.row * mass[i] + 0x1p-149));
+				struct st_range g =
+					st_rounded(s->policy, st_around(sum[i], a.row * mass[i] + 0x1p-149));
 				g = st_rounded(s->policy, sigmoid_of(g, a.function));
 				struct st_range p = st_rounded(s->policy, st_widened(scaled(g, n), a.u));
 				total.lo += p.lo;
@@ -310,7 +312,8 @@ static int64_t mixed_outside(const struct site *s, const struct outputs *from, c
 			float y = st_floats(o->mixed)[t * D + c];
 			outside += !st_inside(y, stored(s, mean));
 			if (worst && s->policy == PLUMB_POLICY_F32 && mean.hi - mean.lo > 0x1p-100)
-				*worst = fmax(*worst, fabs((double)y - (mean.lo + mean.hi) / 2) / ((mean.hi - mean.lo) / 2));
+				*worst = fmax(
+					*worst, fabs((double)y - (mean.lo + mean.hi) / 2) / ((mean.hi - mean.lo) / 2));
 		}
 		for (int64_t i = t * S; i < (t + 1) * S && s->injects; i++) {
 			double logit = (double)st_floats(from->logits)[i];
@@ -323,7 +326,8 @@ static int64_t mixed_outside(const struct site *s, const struct outputs *from, c
 	return outside;
 }
 
-static int64_t injected_outside(const struct site *s, const struct outputs *from, const struct outputs *o, struct allowance a)
+static int64_t injected_outside(
+	const struct site *s, const struct outputs *from, const struct outputs *o, struct allowance a)
 {
 	int64_t outside = 0;
 
@@ -360,8 +364,21 @@ static int64_t site_outside(const struct site *s, const struct outputs *from, co
 static const struct {
 	int64_t T, S, D, R;
 } shapes[] = {
-	{1, 2, 1, 1}, {3, 3, 7, 5}, {1, 4, 8, 40}, {2, 5, 31, 16}, {1, 64, 9, 3}, {1, 4, 64, 33}, {2, 4, 100, 8}, {1, 2, 255, 7},
-	{1, 4, 256, 17}, {1, 3, 257, 256}, {1, 2, 640, 300}, {1, 7, 512, 9}, {1, 4, 1030, 12}, {1, 2, 5, 1200}, {2, 6, 3, 2056},
+	{1, 2, 1, 1},
+	{3, 3, 7, 5},
+	{1, 4, 8, 40},
+	{2, 5, 31, 16},
+	{1, 64, 9, 3},
+	{1, 4, 64, 33},
+	{2, 4, 100, 8},
+	{1, 2, 255, 7},
+	{1, 4, 256, 17},
+	{1, 3, 257, 60},
+	{1, 2, 640, 24},
+	{1, 7, 512, 9},
+	{1, 4, 1030, 12},
+	{1, 2, 5, 1200},
+	{1, 6, 3, 2056},
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
@@ -369,15 +386,17 @@ START_TEST(random_sites)
 {
 	for (int variant = 0; variant < KINDS; variant++) {
 		struct site s = site_new(shapes[_i].T, shapes[_i].S, shapes[_i].D, shapes[_i].R, (enum kind)variant,
-			(_i + variant) % 2 ? PLUMB_POLICY_BF16 : PLUMB_POLICY_F32, (enum plumb_format)((_i + variant / 2) % 3),
-			variant / 2 % 2, (uint64_t)(10 * _i + variant));
+			(_i + variant) % 2 ? PLUMB_POLICY_BF16 : PLUMB_POLICY_F32,
+			(enum plumb_format)((_i + variant / 2) % 3), variant / 2 % 2, (uint64_t)(10 * _i + variant));
 		struct outputs oracle = outputs_new(&s), twin = outputs_new(&s), opt = outputs_new(&s);
 		struct plumb_env env = env_of(&s);
 
 		site_run(&s, &env, hc_norm_down_ref, hc_up_mix_ref, hc_inject_ref, NULL, &oracle, 0);
-		ck_assert_msg(site_outside(&s, NULL, &oracle, false) == 0, "the oracle leaves the witness, variant %d", variant);
+		ck_assert_msg(site_outside(&s, NULL, &oracle, false) == 0, "the oracle leaves the witness, variant %d",
+			variant);
 		site_run(&s, &env, hc_norm_down_twin, hc_up_mix_twin, hc_inject_twin, NULL, &twin, 0);
-		ck_assert_msg(site_outside(&s, NULL, &twin, true) == 0, "the twin leaves its bound, variant %d", variant);
+		ck_assert_msg(
+			site_outside(&s, NULL, &twin, true) == 0, "the twin leaves its bound, variant %d", variant);
 		/* and on the oracle's inputs, as a local comparison runs it */
 		site_run(&s, &env, hc_norm_down_twin, hc_up_mix_twin, hc_inject_twin, &oracle, &opt, 1);
 		ck_assert_int_eq(site_outside(&s, &oracle, &opt, true), 0);
@@ -416,6 +435,41 @@ START_TEST(released_size)
 }
 END_TEST
 
+/* The order of the square sum moves 1/sqrt rarely: it takes many streams to see it. */
+START_TEST(norm_order)
+{
+	struct site s = site_new(2, 64, 1500, 1, KIND_NORMAL, PLUMB_POLICY_F32, PLUMB_BF16, 0, 3);
+	struct outputs twin = outputs_new(&s), opt = outputs_new(&s);
+	struct plumb_env env = env_of(&s);
+	int not_fused = 0, serial = 0;
+
+	for (int i = 0; i < 2; i++) {
+		const struct outputs *o = i ? &opt : &twin;
+		struct plumb_hc_norm_down a = {
+			s.T, s.residual, &s.norm.w, &s.down.w, NULL, st_floats(o->normed), st_floats(o->low), NULL};
+		env.device = st_device(i);
+		st_call(i ? hc_norm_down_opt : hc_norm_down_twin, &env, &a);
+	}
+	ck_assert_int_eq(st_difference(st_floats(twin.normed), st_floats(opt.normed), s.T * s.S * s.D), -1);
+	for (int64_t ts = 0; ts < s.T * s.S; ts++) { /* sensitivity */
+		const float *x = s.residual + ts * s.D;
+		float square[1500], line = 0.0f;
+		for (int c = 0; c < 1500; c++) {
+			square[c] = x[c] * x[c];
+			line = fmaf(x[c], x[c], line);
+		}
+		float right = twin_dot(x, x, s.D, PLUMB_ROW_LANES), wrong = twin_sum(square, s.D, PLUMB_ROW_LANES);
+		not_fused += plumb_rsqrtf(right / 1500.0f + 1e-6f) != plumb_rsqrtf(wrong / 1500.0f + 1e-6f);
+		serial += plumb_rsqrtf(right / 1500.0f + 1e-6f) != plumb_rsqrtf(line / 1500.0f + 1e-6f);
+	}
+	ck_assert_int_gt(not_fused, 0);
+	ck_assert_int_gt(serial, 0);
+	outputs_free(&twin);
+	outputs_free(&opt);
+	site_free(&s);
+}
+END_TEST
+
 /* T rows at once are T calls of one row. */
 START_TEST(rows_alone)
 {
@@ -433,7 +487,8 @@ START_TEST(rows_alone)
 		site_run(&row, &env, hc_norm_down_opt, hc_up_mix_opt, hc_inject_opt, NULL, &one, 1);
 		ck_assert_mem_eq(st_floats(one.mixed), st_floats(all.mixed) + t * s.D, (size_t)s.D * 4);
 		ck_assert_mem_eq(st_floats(one.low), st_floats(all.low) + t * s.R, (size_t)s.R * 4);
-		ck_assert_mem_eq(st_floats(one.residual), st_floats(all.residual) + t * s.S * s.D, (size_t)(s.S * s.D) * 4);
+		ck_assert_mem_eq(
+			st_floats(one.residual), st_floats(all.residual) + t * s.S * s.D, (size_t)(s.S * s.D) * 4);
 	}
 	outputs_free(&all);
 	outputs_free(&one);
@@ -487,7 +542,8 @@ START_TEST(not_finite)
 	enum { S = 3, D = 270, R = 6 };
 	static const int places[] = {0, D / 2, D - 1};
 	static const float values[] = {NAN, INFINITY, -INFINITY};
-	struct site s = site_new(1, S, D, R, KIND_NORMAL, _i % 2 ? PLUMB_POLICY_BF16 : PLUMB_POLICY_F32, PLUMB_F32, 0, 4);
+	struct site s =
+		site_new(1, S, D, R, KIND_NORMAL, _i % 2 ? PLUMB_POLICY_BF16 : PLUMB_POLICY_F32, PLUMB_F32, 0, 4);
 	struct outputs o = outputs_new(&s), oracle = outputs_new(&s), from = outputs_new(&s);
 	struct plumb_env env = env_of(&s);
 	int place = places[_i / 2 % 3], stream = _i % S;
@@ -519,7 +575,9 @@ START_TEST(not_finite)
 		ck_assert_int_eq(isfinite(st_floats(o.mixed)[c]) != 0, c != place);
 	for (int i = 0; i < S; i++) {
 		float w = st_floats(o.injection)[i];
-		ck_assert(i != stream ? w > 0.0f && w < 2.0f : isnan(value) ? isnan(w) != 0 : w == (value > 0 ? 2.0f : 0.0f));
+		ck_assert(i != stream    ? w > 0.0f && w < 2.0f
+			  : isnan(value) ? isnan(w) != 0
+					 : w == (value > 0 ? 2.0f : 0.0f));
 	}
 	/* in the branch and in the injection */
 	st_floats(from.injection)[stream] = value;
@@ -538,7 +596,8 @@ END_TEST
 /* Closed gates, open gates, and what zeros must give. */
 START_TEST(edges)
 {
-	static const float gates[] = {-1e30f, -200.0f, -104.0f, -103.5f, -88.0f, -20.0f, -0.0f, 0.0f, 17.5f, 89.0f, 200.0f};
+	static const float gates[] = {
+		-1e30f, -200.0f, -104.0f, -103.5f, -88.0f, -20.0f, -0.0f, 0.0f, 17.5f, 89.0f, 200.0f};
 	enum { S = 4, D = 33, R = 1, GATES = sizeof gates / sizeof *gates };
 	struct site s = site_new(1, S, D, R, KIND_ZERO, _i ? PLUMB_POLICY_BF16 : PLUMB_POLICY_F32, PLUMB_F32, 0, 4);
 	struct outputs o = outputs_new(&s), from = outputs_new(&s);
@@ -568,7 +627,7 @@ START_TEST(edges)
 		}
 		/* the steps of subnormals are 2^-133 in bf16 */
 		ck_assert(fabs((double)st_floats(o.mixed)[c] - sum / S) <=
-			(_i ? 0x1p-7 * size + 0x1p-132 : 0x1p-22 * size + 0x1p-148));
+			  (_i ? 0x1p-7 * size + 0x1p-132 : 0x1p-22 * size + 0x1p-148));
 	}
 	outputs_free(&o);
 	outputs_free(&from);
@@ -603,7 +662,8 @@ END_TEST
 /* Known faults must not pass: neither the bits nor, where it is a fault of meaning, the bound. */
 START_TEST(sensitivity)
 {
-	struct site s = site_new(1, 4, 512, 24, KIND_NORMAL, _i ? PLUMB_POLICY_BF16 : PLUMB_POLICY_F32, PLUMB_F32, 0, 4);
+	struct site s =
+		site_new(1, 4, 512, 24, KIND_NORMAL, _i ? PLUMB_POLICY_BF16 : PLUMB_POLICY_F32, PLUMB_F32, 0, 4);
 	struct outputs good = outputs_new(&s), bad = outputs_new(&s);
 	struct plumb_env env = env_of(&s);
 	int64_t S = s.S, D = s.D, R = s.R;
@@ -622,7 +682,8 @@ START_TEST(sensitivity)
 	for (int64_t i = 0; i < S * D; i++)
 		s.residual[i] *= (float)(1 + i / D);
 	site_run(&s, &env, hc_norm_down_twin, hc_up_mix_twin, hc_inject_twin, NULL, &good, 0);
-	float r = plumb_bits_f32(0x3F800000u) / sqrtf(twin_dot(s.residual, s.residual, S * D, 256) / (float)(S * D) + 1e-6f);
+	float r = plumb_bits_f32(0x3F800000u) /
+		  sqrtf(twin_dot(s.residual, s.residual, S * D, 256) / (float)(S * D) + 1e-6f);
 	for (int64_t i = 0; i < S * D; i++)
 		normed[i] = twin_rne(&env, (s.residual[i] * r) * (1.0f + w[i]));
 	ck_assert_int_gt(normed_outside(&s, &bad, down, NULL), S * D / 2);
@@ -633,8 +694,8 @@ START_TEST(sensitivity)
 	ck_assert_int_gt(plumb_split_count(R + S, S * D), 1);
 	for (int64_t n = 0; n < S; n++) {
 		plumb_weight_row(&s.inject.w, n, 0, S * D, row);
-		st_floats(bad.logits)[n] = twin_rne(&env,
-			twin_rne(&env, twin_split_dot(row, normed, S * D, 1)) / (float)S);
+		st_floats(bad.logits)[n] =
+			twin_rne(&env, twin_rne(&env, twin_split_dot(row, normed, S * D, 1)) / (float)S);
 	}
 	free(row);
 	ck_assert_int_eq(rows_outside(&s, &bad, false, down, NULL), 0);
@@ -654,8 +715,8 @@ START_TEST(sensitivity)
 	memcpy(normed, s.residual, (size_t)(S * D) * 4);
 	memcpy(st_floats(bad.low), st_floats(good.low), (size_t)R * 4);
 	memcpy(st_floats(bad.logits), st_floats(good.logits), (size_t)S * 4);
-	struct plumb_hc_up_mix raw = {1, normed, st_floats(bad.low), st_floats(bad.logits), &s.up.w, st_floats(bad.mixed),
-		st_floats(bad.injection)};
+	struct plumb_hc_up_mix raw = {1, normed, st_floats(bad.low), st_floats(bad.logits), &s.up.w,
+		st_floats(bad.mixed), st_floats(bad.injection)};
 	st_call(hc_up_mix_twin, &env, &raw);
 	ck_assert_int_gt(mixed_outside(&s, &good, &bad, up, NULL), D / 2);
 	memcpy(st_floats(bad.mixed), st_floats(good.mixed), (size_t)D * 4);
@@ -690,6 +751,7 @@ int main(void)
 	tcase_set_timeout(sites, 120);
 	tcase_add_loop_test(sites, random_sites, 0, SHAPES);
 	tcase_add_test(sites, released_size);
+	tcase_add_test(sites, norm_order);
 	tcase_add_test(sites, rows_alone);
 	tcase_add_test(sites, low_without_inject);
 	tcase_add_loop_test(sites, not_finite, 0, 18);
@@ -700,8 +762,8 @@ int main(void)
 	srunner_set_fork_status(runner, CK_NOFORK);
 	srunner_run_all(runner, CK_NORMAL);
 	failed = srunner_ntests_failed(runner);
-	printf("hyper_connection: error of the twin as a part of its bound: norm %.3f, down %.3f, mix %.3f\n", worst_norm,
-		worst_down, worst_mix);
+	printf("hyper_connection: error of the twin as a part of its bound: norm %.3f, down %.3f, mix %.3f\n",
+		worst_norm, worst_down, worst_mix);
 	srunner_free(runner);
 	st_devices_close();
 	return failed ? 1 : 0;

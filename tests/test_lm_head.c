@@ -85,8 +85,8 @@ START_TEST(embed_codes)
 	st_call(embed_opt, &env, &a);
 	ck_assert_int_eq(st_difference(st_floats(ref), st_floats(opt), 2 * D), -1);
 
-	static const uint32_t hard[] = {0x7FC00000u, 0xFFC12345u, 0x7F800000u, 0xFF800000u, 0x80000000u, 0, 1, 0x80000001u,
-		0x007FFFFFu, 0x00800000u, 0x3F800001u, 0x7F7FFFFFu};
+	static const uint32_t hard[] = {0x7FC00000u, 0xFFC12345u, 0x7F800000u, 0xFF800000u, 0x80000000u, 0, 1,
+		0x80000001u, 0x007FFFFFu, 0x00800000u, 0x3F800001u, 0x7F7FFFFFu};
 	struct plumb_weight exact = {PLUMB_F32, 1, sizeof hard / 4, hard};
 	config.hidden = exact.cols;
 	a.table = &exact;
@@ -108,8 +108,22 @@ END_TEST
 static const struct {
 	int64_t T, D, V;
 } head_shapes[] = {
-	{1, 1, 1}, {3, 7, 5}, {1, 8, 16}, {2, 33, 17}, {1, 255, 31}, {1, 256, 33}, {2, 257, 100}, {1, 1000, 15}, {1, 1024, 40},
-	{2, 1031, 9}, {1, 2048, 64}, {1, 2560, 21}, {1, 4100, 3}, {1, 64, 8193}, {1, 16, 9000}, {1, 8200, 2},
+	{1, 1, 1},
+	{3, 7, 5},
+	{1, 8, 16},
+	{2, 33, 17},
+	{1, 255, 31},
+	{1, 256, 33},
+	{2, 257, 100},
+	{1, 1000, 15},
+	{1, 1024, 40},
+	{2, 1031, 9},
+	{1, 2048, 64},
+	{1, 2560, 21},
+	{1, 4100, 3},
+	{1, 64, 8193},
+	{1, 16, 9000},
+	{1, 8200, 2},
 };
 enum { HEAD_SHAPES = sizeof head_shapes / sizeof *head_shapes };
 
@@ -161,18 +175,19 @@ START_TEST(head_rows)
 			cblas_dgemv(CblasRowMajor, CblasNoTrans, (int)V, (int)D, 1.0, wide, (int)D, xd, 1, 0.0, sum, 1);
 			for (int64_t k = 0; k < D; k++)
 				xd[k] = fabs(xd[k]);
-			cblas_dgemv(CblasRowMajor, CblasNoTrans, (int)V, (int)D, 1.0, size, (int)D, xd, 1, 0.0, mass, 1);
+			cblas_dgemv(
+				CblasRowMajor, CblasNoTrans, (int)V, (int)D, 1.0, size, (int)D, xd, 1, 0.0, mass, 1);
 			for (int64_t n = 0; n < V; n++) {
 				struct st_range exact = st_around(sum[n], 0x1p-40 * mass[n]);
 				struct st_range near = st_around(sum[n], st_gamma(depth) * mass[n] + 0x1p-140);
 				float o = st_floats(oracle)[t * V + n], y = st_floats(twin)[t * V + n];
 				ck_assert_msg(st_inside(o, st_rounded(env.policy, st_widened(exact, 0x1p-24))),
 					"oracle: row %lld gives %a, the witness %a", (long long)n, (double)o, sum[n]);
-				ck_assert_msg(st_inside(y, st_rounded(env.policy, near)), "row %lld: twin %a, oracle %a",
-					(long long)n, (double)y, (double)o);
+				ck_assert_msg(st_inside(y, st_rounded(env.policy, near)),
+					"row %lld: twin %a, oracle %a", (long long)n, (double)y, (double)o);
 				if (env.policy == PLUMB_POLICY_F32 && mass[n] > 0)
-					head_worst = fmax(head_worst,
-						fabs((double)y - sum[n]) / (st_gamma(depth) * mass[n]));
+					head_worst = fmax(
+						head_worst, fabs((double)y - sum[n]) / (st_gamma(depth) * mass[n]));
 			}
 		}
 		a.logits = st_floats(opt);
@@ -183,8 +198,8 @@ START_TEST(head_rows)
 			st_buffer_poison(opt, i + variant);
 			st_call(lm_head_opt, &env, &a);
 			ck_assert_msg(st_difference(st_floats(twin), st_floats(opt), T * V) == -1,
-				"%lld x %lld, %s, seed %llu: element %lld differs from the twin", (long long)V, (long long)D,
-				plumb_format_name(format), (unsigned long long)st_seeds[i],
+				"%lld x %lld, %s, seed %llu: element %lld differs from the twin", (long long)V,
+				(long long)D, plumb_format_name(format), (unsigned long long)st_seeds[i],
 				(long long)st_difference(st_floats(twin), st_floats(opt), T * V));
 			st_buffer_check(opt, "logits");
 		}
@@ -230,7 +245,9 @@ START_TEST(head_not_finite)
 		a.logits = opt;
 		st_call(lm_head_opt, &env, &a);
 		for (int n = 0; n < V; n++)
-			ck_assert(n == 4 ? isnan(twin[n]) != 0 : n == 5 ? isnan(twin[n]) || isinf(twin[n]) : isfinite(twin[n]) != 0);
+			ck_assert(n == 4   ? isnan(twin[n]) != 0
+				  : n == 5 ? isnan(twin[n]) || isinf(twin[n])
+					   : isfinite(twin[n]) != 0);
 		ck_assert_int_eq(st_difference(twin, opt, V), -1);
 		data[4 * D + places[i]] = kept;
 		data[5 * D + places[i]] = inf;
@@ -293,7 +310,8 @@ static void argmax_check(const float *logits, int64_t T, int64_t V, int seed, in
 		st_call(argmax_opt, &env, &a);
 		for (int64_t t = 0; t < T; t++)
 			ck_assert_msg(((int32_t *)st_at(out))[t] == token[t], "row %lld of %lld, seed %llu: %d, not %d",
-				(long long)t, (long long)V, (unsigned long long)st_seeds[seed], ((int32_t *)st_at(out))[t], token[t]);
+				(long long)t, (long long)V, (unsigned long long)st_seeds[seed],
+				((int32_t *)st_at(out))[t], token[t]);
 		st_buffer_check(out, "token");
 	}
 	st_buffer_free(out);
@@ -326,8 +344,8 @@ END_TEST
 /* The winner, and its equal further on, at every edge of lane, warp, load and block. */
 START_TEST(argmax_places)
 {
-	static const int64_t edges[] = {0, 1, 30, 31, 32, 33, 63, 64, 254, 255, 256, 257, 511, 512, 767, 768, 1022, 1023, 1024, 1025,
-		2047, 2048, 2051};
+	static const int64_t edges[] = {0, 1, 30, 31, 32, 33, 63, 64, 254, 255, 256, 257, 511, 512, 767, 768, 1022,
+		1023, 1024, 1025, 2047, 2048, 2051};
 	enum { EDGES = sizeof edges / sizeof *edges, V = 2052 };
 	static float logits[EDGES * V];
 	int32_t token[EDGES];
@@ -358,9 +376,9 @@ START_TEST(argmax_not_finite)
 
 	for (int i = 0; i < T * V; i++)
 		logits[i] = (float)(i % 100);
-	logits[0] = NAN;                           /* first, before the best */
-	logits[V + 99] = -NAN;                     /* the best itself */
-	logits[2 * V + V - 1] = NAN;               /* last */
+	logits[0] = NAN;             /* first, before the best */
+	logits[V + 99] = -NAN;       /* the best itself */
+	logits[2 * V + V - 1] = NAN; /* last */
 	for (int i = 0; i < V; i++) {
 		logits[3 * V + i] = i % 2 ? NAN : -NAN; /* nothing but NaN */
 		logits[4 * V + i] = i == 1234 ? -INFINITY : NAN;

@@ -16,7 +16,7 @@ static const struct {
 	int (*simt)(SIMT_ARGUMENTS), (*cuda)(SIMT_ARGUMENTS);
 } kernels[] = {
 #define ROW(name) {#name, plumb_simt_test_##name, plumb_cuda_test_##name},
-	SIMT_RIGHT(ROW)};
+        SIMT_RIGHT(ROW)};
 
 static uint32_t in[SIMT_WORDS], want[SIMT_WORDS], got[SIMT_WORDS], scratch[SIMT_WORDS];
 
@@ -32,7 +32,8 @@ START_TEST(same_bits)
 		x ^= x << 13;
 		x ^= x >> 7;
 		x ^= x << 17;
-		in[i] = (uint32_t)(x >> 63) << 31 | (119u + (uint32_t)(x >> 44) % 16u) << 23 | ((uint32_t)(x >> 20) & 0x7fffffu);
+		in[i] = (uint32_t)(x >> 63) << 31 | (119u + (uint32_t)(x >> 44) % 16u) << 23 |
+		        ((uint32_t)(x >> 20) & 0x7fffffu);
 	}
 	memset(want, 0xcd, sizeof(want));
 	memset(scratch, 0, sizeof(scratch));
@@ -48,8 +49,8 @@ START_TEST(same_bits)
 		OK(cudaDeviceSynchronize());
 		OK(cudaMemcpy(got, d_out, sizeof(got), cudaMemcpyDeviceToHost));
 		for (int i = 0; i < SIMT_WORDS; i++)
-			ck_assert_msg(want[i] == got[i], "%s, word %d: simt 0x%08x, cuda 0x%08x", kernels[_i].name, i, want[i],
-				got[i]);
+			ck_assert_msg(want[i] == got[i], "%s, word %d: simt 0x%08x, cuda 0x%08x", kernels[_i].name, i,
+			        want[i], got[i]);
 	}
 	cudaFree(d_in);
 	cudaFree(d_out);

@@ -6,6 +6,7 @@
 
 #include "core/compare.h"
 #include "core/decoder.h"
+#include "core/digest.h"
 #include "core/tolerance.h"
 #include "golden/golden.h"
 #include "golden/layout.h"
@@ -66,6 +67,7 @@ struct check_item {
 struct check_options {
 	const struct plumb_model *model;
 	const struct plumb_plan *plan;
+	const struct plumb_runner *runner; /* NULL: ops are called directly */
 	struct plumb_golden *golden;
 	const struct plumb_tolerances *tolerances;
 	enum plumb_policy policy;
@@ -84,6 +86,7 @@ struct check_view {
 	int floats;                /* float tensors compared */
 	int64_t elements;          /* numbers compared */
 	int64_t tied_rows, explained_rows;
+	struct plumb_digest digest; /* of all that the set wrote, before anything was put in its place */
 	double seconds;
 };
 

@@ -187,9 +187,21 @@ static void print_view(const struct check_report *r, const struct check_view *v)
 	print_failures(v);
 }
 
+/* Of all views together. */
+static const char *digest_of(const struct check_report *r, char text[33])
+{
+	struct plumb_digest all = {{0}, 0};
+	for (int i = 0; i < r->views; i++) {
+		all.sum[0] += r->view[i].digest.sum[0];
+		all.sum[1] += r->view[i].digest.sum[1];
+	}
+	return plumb_digest_show(&all, text);
+}
+
 void check_report_print(const struct check_report *r)
 {
 	bool pass = check_report_status(r) == PLUMB_OK;
+	char text[33];
 
 	if (!r->quiet) {
 		printf("golden      %s (%lld tokens%s%s)\n", r->golden, (long long)r->tokens, r->producer ? "; " : "",
@@ -208,6 +220,8 @@ void check_report_print(const struct check_report *r)
 			v->compared, v->floats, (long long)v->elements, v->failed, (long long)v->tied_rows,
 			(long long)v->explained_rows, v->seconds);
 	}
+	if (r->digest)
+		printf("digest  %s\n", digest_of(r, text));
 	if (r->views > 1)
 		printf("%s%s%s\n", pass ? output_good() : output_bad(), pass ? "pass" : "FAIL", output_plain());
 }
@@ -309,6 +323,8 @@ int check_report_json(const struct check_report *r, const char *path, struct plu
 	cJSON_AddStringToObject(root, "checkpoint", r->checkpoint);
 	cJSON_AddStringToObject(root, "set", r->set);
 	cJSON_AddStringToObject(root, "ties", r->ties == PLUMB_TIES_TORCH ? "torch" : "lower");
+	char text[33];
+	cJSON_AddStringToObject(root, "digest", digest_of(r, text));
 	cJSON *views = cJSON_AddArrayToObject(root, "views");
 	for (int i = 0; i < r->views; i++) {
 		const struct check_view *v = &r->view[i];
@@ -326,11 +342,11 @@ int check_report_json(const struct check_report *r, const char *path, struct plu
 			if (v->item[j].expected)
 				add_item(items, r, &v->item[j]);
 	}
-	char *text = cJSON_Print(root);
+	char *json = cJSON_Print(root);
 	cJSON_Delete(root);
-	int status = text ? output_file(path, text, strlen(text), err)
+	int status = json ? output_file(path, json, strlen(json), err)
 			  : plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for the JSON report");
-	free(text);
+	free(json);
 	return status;
 }
 

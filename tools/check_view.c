@@ -252,6 +252,7 @@ static int after(void *self, const struct plumb_call *call)
 	int64_t tokens = plumb_golden_tokens(run->options->golden);
 	int status = PLUMB_OK;
 
+	plumb_digest_call(&run->view->digest, call);
 	for (int i = 0; i < plumb_golden_source_count && status == PLUMB_OK; i++) {
 		const struct plumb_golden_source *s = &plumb_golden_sources[i];
 		struct check_item *item = writes(s, call) ? check_find(run, s, call->layer) : NULL;
@@ -274,6 +275,14 @@ static int after(void *self, const struct plumb_call *call)
 	}
 	progress_step(run->progress, call->layer + 1, run->options->model->cfg.layers + 1, "layer");
 	return status;
+}
+
+/* While nothing is compared op by op. */
+static int after_digest(void *self, const struct plumb_call *call)
+{
+	struct check_run *run = self;
+	plumb_digest_call(&run->view->digest, call);
+	return PLUMB_OK;
 }
 
 /* ---- after the last token ---- */
@@ -365,13 +374,15 @@ static int64_t greedy_tokens(const struct check_options *o)
 static int run_all(struct check_run *run, const int32_t *token)
 {
 	const struct check_options *o = run->options;
-	const struct plumb_observer observer = {before, after, run};
+	const struct plumb_observer comparing = {before, after, run}, digesting = {NULL, after_digest, run};
 	struct check_item *item;
 	int status;
 
-	plumb_decoder_observe(run->decoder, &observer);
+	plumb_decoder_run_through(run->decoder, o->runner);
+	plumb_decoder_observe(run->decoder, &comparing);
 	status = plumb_decoder_step(run->decoder, token, plumb_golden_tokens(o->golden), run->err);
-	plumb_decoder_observe(run->decoder, NULL);
+	plumb_decoder_observe(run->decoder, &digesting);
+	plumb_digest_state(&run->view->digest, run->decoder);
 	for (int i = 0; i < run->view->items && status == PLUMB_OK; i++) {
 		item = &run->view->item[i];
 		if (item->source && item->source->form == PLUMB_GOLDEN_STATE)
@@ -383,6 +394,7 @@ static int run_all(struct check_run *run, const int32_t *token)
 		status = decode_logits(run, item, token);
 	if (status == PLUMB_OK && (item = find_name(run, "greedy")))
 		status = greedy(run, item, token);
+	plumb_digest_state(&run->view->digest, run->decoder);
 	return status;
 }
 

@@ -13,7 +13,7 @@
 struct check_command {
 	struct set_options set;
 	const char *view, *json, *junit, *tolerances;
-	bool verbose, quiet, no_colour;
+	bool verbose, quiet, no_colour, digest;
 };
 
 /* transformers on the CPU breaks ties as torch.topk does. */
@@ -41,12 +41,13 @@ static int compare_and_report(const struct check_command *c, const char *path, s
 	const char *producer = plumb_golden_attribute(golden, "producer");
 	char producer_line[160];
 	struct check_options o = {
-		.model = session->model, .plan = &session->plan, .golden = golden, .tolerances = tolerances,
+		.model = session->model, .plan = &session->plan, .runner = session_runner(session), .golden = golden, .tolerances = tolerances,
 		.page_seed = (uint64_t)c->set.page_seed, .progress = !c->quiet,
 	};
 	struct check_report report = {
 		.golden = path, .checkpoint = c->set.checkpoint, .set = session->describes,
 		.tokens = plumb_golden_tokens(golden), .view = view, .verbose = c->verbose, .quiet = c->quiet,
+		.digest = c->digest,
 		.layers = session->model->cfg.layers,
 	};
 	struct plumb_error text;
@@ -96,6 +97,7 @@ static int run(int argc, char **argv)
 		{"--tolerances", "FILE", OPTION_TEXT, &c.tolerances, "other tolerances than the built-in ones ('plumb list tolerances')"},
 		{"--json", "FILE", OPTION_TEXT, &c.json, "write everything that was measured; '-' is standard output"},
 		{"--junit", "FILE", OPTION_TEXT, &c.junit, "write a JUnit report, one test case a tensor"},
+		{"--digest", NULL, OPTION_FLAG, &c.digest, "print one digest of everything the set wrote; equal digests are equal bits"},
 		{"--verbose", NULL, OPTION_FLAG, &c.verbose, "one line a tensor instead of one a layer and stage"},
 		{"--quiet", NULL, OPTION_FLAG, &c.quiet, "the verdict only"},
 		{"--no-color", NULL, OPTION_FLAG, &c.no_colour, "no colours on a terminal either (NO_COLOR does the same)"},
@@ -139,6 +141,8 @@ const struct command command_check = {
 		 "view everything follows from the tokens, with cached decode and the greedy continuation at the end.",
 	.examples = "  plumb check golden/tiny/tiny.h5 --checkpoint golden/tiny/checkpoint\n"
 		    "  plumb check tiny.h5 --checkpoint DIR --policy bf16 --view local --verbose\n"
+		    "  plumb check tiny.h5 --checkpoint DIR --set opt --digest\n"
+		    "  plumb check tiny.h5 --checkpoint DIR --op gdn_recurrence@0-2=opt --guard\n"
 		    "  plumb check tiny.h5 --checkpoint DIR --layers 3 --json report.json --junit report.xml",
 	.run = run,
 };

@@ -85,6 +85,8 @@ static int run(int argc, char **argv)
 		status = plumb_decoder_create(session.model, &session.plan, &o, &decoder, &err);
 	}
 	if (status == PLUMB_OK)
+		plumb_decoder_run_through(decoder, session_runner(&session));
+	if (status == PLUMB_OK)
 		status = decode(&c, &session, decoder, prompt, count, &err);
 	if (status != PLUMB_OK)
 		fprintf(stderr, "plumb run: %s\n", err.text);

@@ -59,6 +59,7 @@ struct set_options {
 	int64_t threads;       /* 0: as OpenMP decides */
 	int64_t page_seed;
 	int64_t seed;          /* simt schedule */
+	int64_t gpu;           /* which one */
 	bool guard;
 };
 
@@ -76,6 +77,7 @@ struct set_options {
 		{"--threads", "N", OPTION_COUNT, &(s)->threads, "threads of the reference (the bits do not change)"},  \
 		{"--page-seed", "N", OPTION_COUNT, &(s)->page_seed, "shuffle the cache pages (results do not change)"}, \
 		{"--seed", "N", OPTION_COUNT, &(s)->seed, "order of warps and blocks on simt (0: natural)"},           \
+		{"--gpu", "N", OPTION_COUNT, &(s)->gpu, "which GPU, for --device cuda"},                               \
 		{"--guard", NULL, OPTION_FLAG, &(s)->guard,                                                            \
 			"run every op twice between guard zones, with two poisons"}
 

@@ -6,29 +6,90 @@
 #include <string.h>
 
 #include "ref/ref.h"
+#include "ref/twin/twin.h"
 
-static int base_binding(const struct set_options *o, struct session *s, struct plumb_binding *out, struct plumb_error *err)
+/* The functions that the words ref and opt stand for. */
+struct bindings {
+	struct plumb_binding ref, opt;
+};
+
+static bool wants_opt(const struct set_options *o)
 {
-	const char *set = o->set ? o->set : "ref", *mode = o->mode ? o->mode : "oracle";
+	bool wanted = o->set && strcmp(o->set, "opt") == 0;
+	for (int i = 0; i < o->op.count; i++) {
+		const char *equals = strchr(o->op.item[i], '=');
+		wanted = wanted || (equals && strcmp(equals + 1, "opt") == 0);
+	}
+	return wanted;
+}
 
-	if (strcmp(set, "ref") != 0)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "--set is '%s', expected ref", set);
-	if (strcmp(mode, "oracle") != 0)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "--mode is '%s', expected oracle", mode);
-	*out = (struct plumb_binding){.set = &plumb_ref_oracle};
-	snprintf(s->describes, sizeof s->describes, "set ref (%s, %s)", mode, o->policy ? o->policy : "f32");
+static int open_device(const struct set_options *o, struct session *s, struct plumb_error *err)
+{
+	const char *name = o->device ? o->device : "simt";
+	const struct plumb_device_options options = {
+		.seed = (uint64_t)o->seed, .ordinal = (int)o->gpu, .poison = o->guard ? PLUMB_POISON_NAN : PLUMB_POISON_OFF,
+	};
+	if (strcmp(name, "simt") != 0 && strcmp(name, "cuda") != 0)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "--device is '%s', expected simt or cuda", name);
+	return plumb_device_open(
+		strcmp(name, "cuda") == 0 ? PLUMB_DEVICE_CUDA : PLUMB_DEVICE_SIMT, &options, &s->device, err);
+}
+
+static int make_bindings(const struct set_options *o, struct session *s, struct bindings *b, struct plumb_error *err)
+{
+	const char *mode = o->mode ? o->mode : "oracle";
+	int status = PLUMB_OK;
+
+	if (strcmp(mode, "oracle") != 0 && strcmp(mode, "twin") != 0)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "--mode is '%s', expected oracle or twin", mode);
+	b->ref = (struct plumb_binding){.set = strcmp(mode, "twin") == 0 ? &plumb_ref_twin : &plumb_ref_oracle};
+	b->opt = (struct plumb_binding){0};
+	if (wants_opt(o) || o->device) {
+		status = open_device(o, s, err);
+		if (status == PLUMB_OK)
+			b->opt = (struct plumb_binding){.set = plumb_device_set(s->device), .device = s->device};
+	}
+	return status;
+}
+
+static int make_guard(const struct set_options *o, struct session *s, struct plumb_error *err)
+{
+	int status = PLUMB_OK;
+	if (!o->guard)
+		return PLUMB_OK;
+	status = plumb_guard_create(&s->guard, err);
+	if (status == PLUMB_OK && s->device)
+		status = plumb_guard_watch(s->guard, s->device, err);
+	if (status == PLUMB_OK)
+		s->runner = plumb_guard_runner(s->guard);
+	return status;
+}
+
+const struct plumb_runner *session_runner(const struct session *s)
+{
+	return s->guard ? &s->runner : NULL;
+}
+
+/* The binding of a word. */
+static int choose(const char *option, const char *word, const struct bindings *b, struct plumb_binding *out,
+	struct plumb_error *err)
+{
+	if (strcmp(word, "ref") != 0 && strcmp(word, "opt") != 0)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "%s is '%s', expected ref or opt", option, word);
+	*out = strcmp(word, "opt") == 0 ? b->opt : b->ref;
 	return PLUMB_OK;
 }
 
-/* One --op NAME[@A-B]=ref. */
-static int bind_op(struct session *s, const char *text, struct plumb_binding ref, struct plumb_error *err)
+/* One --op NAME[@A-B]=ref|opt. */
+static int bind_op(struct session *s, const char *text, const struct bindings *b, struct plumb_error *err)
 {
-	char name[64], layers[32] = "";
+	char name[64], option[80], layers[32] = "";
 	const char *equals = strchr(text, '='), *at = strchr(text, '@');
+	struct plumb_binding binding;
 	int first, last, status;
 
 	if (!equals)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "--op is '%s', expected NAME[@A-B]=ref", text);
+		return plumb_fail(err, PLUMB_BAD_INPUT, "--op is '%s', expected NAME[@A-B]=ref|opt", text);
 	if (at && at > equals)
 		at = NULL;
 	snprintf(name, sizeof name, "%.*s", (int)((at ? at : equals) - text), text);
@@ -37,16 +98,35 @@ static int bind_op(struct session *s, const char *text, struct plumb_binding ref
 	enum plumb_op op = plumb_op_find(name);
 	if (op == PLUMB_OP_COUNT)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "--op names '%s', which is no op; 'plumb list ops' shows them", name);
-	if (strcmp(equals + 1, "ref") != 0)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "--op %s is '%s', expected ref", name, equals + 1);
-	status = options_layers(at ? layers : NULL, s->model->cfg.layers, &first, &last, err);
+	snprintf(option, sizeof option, "--op %s", name);
+	status = choose(option, equals + 1, b, &binding, err);
 	if (status == PLUMB_OK)
-		plumb_plan_bind(&s->plan, op, first, last, ref);
+		status = options_layers(at ? layers : NULL, s->model->cfg.layers, &first, &last, err);
+	if (status == PLUMB_OK)
+		plumb_plan_bind(&s->plan, op, first, last, binding);
 	return status;
+}
+
+static void describe(const struct set_options *o, struct session *s)
+{
+	const char *set = o->set ? o->set : "ref", *policy = o->policy ? o->policy : "f32";
+	char mixed[64] = "";
+
+	if (o->op.count)
+		snprintf(mixed, sizeof mixed, ", %d --op", o->op.count);
+	if (strcmp(set, "opt") == 0)
+		snprintf(s->describes, sizeof s->describes, "set opt on %.150s%s; policy %s",
+			plumb_device_description(s->device), mixed, policy);
+	else
+		snprintf(s->describes, sizeof s->describes, "set ref, mode %s%s%s%.100s; policy %s", o->mode ? o->mode : "oracle",
+			mixed, s->device ? ", opt on " : "", s->device ? plumb_device_description(s->device) : "", policy);
+	if (s->guard)
+		strncat(s->describes, "; guarded", sizeof s->describes - strlen(s->describes) - 1);
 }
 
 int session_open(const struct set_options *o, struct session *s, struct plumb_error *err)
 {
+	struct bindings bindings = {{0}, {0}};
 	struct plumb_binding base = {0};
 	int status;
 
@@ -55,7 +135,9 @@ int session_open(const struct set_options *o, struct session *s, struct plumb_er
 		return plumb_fail(err, PLUMB_BAD_INPUT, "--checkpoint DIR is needed");
 	if (o->threads > 0)
 		omp_set_num_threads((int)(o->threads < 1024 ? o->threads : 1024));
-	status = base_binding(o, s, &base, err);
+	status = make_bindings(o, s, &bindings, err);
+	if (status == PLUMB_OK)
+		status = choose("--set", o->set ? o->set : "ref", &bindings, &base, err);
 	if (status == PLUMB_OK)
 		status = plumb_checkpoint_open(o->checkpoint, &s->checkpoint, err);
 	if (status != PLUMB_OK)
@@ -63,13 +145,19 @@ int session_open(const struct set_options *o, struct session *s, struct plumb_er
 	s->model = plumb_checkpoint_model(s->checkpoint);
 	status = plumb_plan_create(&s->model->cfg, base, &s->plan, err);
 	for (int i = 0; i < o->op.count && status == PLUMB_OK; i++)
-		status = bind_op(s, o->op.item[i], base, err);
+		status = bind_op(s, o->op.item[i], &bindings, err);
+	if (status == PLUMB_OK)
+		status = make_guard(o, s, err);
+	if (status == PLUMB_OK)
+		describe(o, s);
 	return status;
 }
 
 void session_close(struct session *s)
 {
 	plumb_plan_free(&s->plan);
+	plumb_guard_destroy(s->guard);
+	plumb_device_close(s->device); /* before the model: it holds copies by host address */
 	plumb_checkpoint_close(s->checkpoint);
 	memset(s, 0, sizeof *s);
 }

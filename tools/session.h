@@ -5,17 +5,25 @@
 
 #include "core/checkpoint.h"
 #include "core/decoder.h"
+#include "opt/device.h"
+#include "opt/guard.h"
 #include "tools/options.h"
 
 struct session {
 	struct plumb_checkpoint *checkpoint;
 	const struct plumb_model *model;
 	struct plumb_plan plan;
-	char describes[256]; /* "set ref (oracle, f32)" and the like */
+	struct plumb_device *device;   /* NULL: nothing runs from the opt set */
+	struct plumb_guard *guard;     /* NULL: not asked for */
+	struct plumb_runner runner;    /* of the guard */
+	char describes[256]; /* "set opt on simt, seed 0; policy f32" and the like */
 };
 
 /* Open what the options name. Released by session_close also after an error. */
 int session_open(const struct set_options *options, struct session *out, struct plumb_error *err);
 void session_close(struct session *session);
+
+/* What a decoder of this session runs through: the guard's runner, or NULL. */
+const struct plumb_runner *session_runner(const struct session *session);
 
 #endif

@@ -14,8 +14,10 @@
  *              inject_logits (T, S).
  * Layout       row-major; streams contiguous, so a row of down runs over all S*D.
  * Units        eps is rms_norm_eps.
- * Numerics     binary32. Mean of squares strided(256) over D, divided by D; r = 1/sqrtf; (x*r)*(1+w) in that order;
- *              rows split(S, 256) with rows R + S. NaN carried.
+ * Numerics     binary32. Mean of squares strided(256) over D, divided by D; r = 1/sqrtf(mean + eps); (x*r)*(1+w) in that
+ *              order. Rows split(pieces, 256) with the rows R + S counted, inject or not, so that low does not depend on
+ *              it; then a division by S. NaN carried; an Inf gives NaN at its place and zeros in the rest of its stream.
+ *              LIMIT: squares that sum beyond binary32 (an rms of 4e17 at D = 2560) give r = 0, the oracle not.
  * Determinism  bit-exact on every device.
  * Errors       none. inject and inject_logits are both NULL or both set.
  * Source       model-spec 2.1 GNorm, 2.3 lines n, d, a, inj. */
@@ -35,7 +37,8 @@ struct plumb_hc_norm_down {
  * Shapes       normed (T, S, D), low (T, R), inject_logits (T, S), up (S*D, R), mixed (T, D), injection (T, S).
  * Layout       row-major; row s*D + c of up belongs to element c of stream s.
  * Units        none.
- * Numerics     binary32. Rows split(S, 256) with rows S*D; stream sum serial from s = 0, one division by S. NaN carried.
+ * Numerics     binary32. Rows split(pieces, 256) with rows S*D; stream sum serial from s = 0, by plain additions, then one
+ *              division by S. NaN carried.
  * Determinism  bit-exact on every device.
  * Errors       none. inject_logits and injection are both NULL or both set.
  * Source       model-spec 2.3 lines g, p, x, inj. */

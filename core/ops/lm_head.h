@@ -10,7 +10,7 @@
  * Shapes       x (T, D), w (V, D), logits (T, V).
  * Layout       row-major.
  * Units        none.
- * Numerics     binary32; rows split(S, 256) with rows V. NaN carried.
+ * Numerics     binary32; rows split(pieces, 256) with rows V. NaN carried.
  * Determinism  bit-exact on every device.
  * Errors       none.
  * Source       model-spec 2.2 step 3, 2.10. */

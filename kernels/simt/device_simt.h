@@ -5,13 +5,14 @@
 
 #include "kernels/simt/runtime.h"
 
-/* Kernels of the simt build, of its race build and of nvcc's build are linked into one program under the same names: hence the
- * author's `static` in front of these. -Wmissing-declarations refuses a function without it, tests/check_symbols.sh a template. */
+/* Kernels of the simt build, of its race build and of nvcc's build are linked into one program under the same names:
+ * hence the author's `static` in front of these. -Wmissing-declarations refuses a function without it,
+ * tests/check_symbols.sh a template. */
 #define __global__ __attribute__((unused))
 #define __device__ __attribute__((unused))
 #define __constant__
-/* A restricted pointer would let this compiler move loads and stores over the calls that stand for barriers and atomics, since
- * those are not given the pointer; nvcc knows better. */
+/* A restricted pointer would let this compiler move loads and stores over the calls that stand for barriers and
+ * atomics, since those are not given the pointer; nvcc knows better. */
 #define __restrict__
 #define __host__
 #define __launch_bounds__(...)
@@ -149,7 +150,8 @@ template <typename T> struct plumb_shared_2d {
 	{
 		if (__builtin_expect(static_cast<size_t>(row) >= rows, 0))
 			plumb_simt_fail_index(name, row, rows, columns * sizeof(T));
-		return {begin + row * static_cast<ptrdiff_t>(columns), begin + row * static_cast<ptrdiff_t>(columns), columns, name};
+		return {begin + row * static_cast<ptrdiff_t>(columns), begin + row * static_cast<ptrdiff_t>(columns),
+		        columns, name};
 	}
 };
 } // namespace PLUMB_SIMT_BUILD
@@ -165,8 +167,8 @@ template <typename T> struct plumb_shared_2d {
 	const plumb_shared_2d<type> name = {plumb_begin_##name, (rows), (columns), #name}
 #define PLUMB_DYNAMIC_SHARED(type, name)                                                                               \
 	type *const plumb_begin_##name = reinterpret_cast<type *>(plumb_simt_now->block->dynamic_shared);              \
-	const plumb_shared<type> name = {plumb_begin_##name, plumb_begin_##name,                                       \
-		plumb_simt_now->block->dynamic_bytes / sizeof(type), #name}
+	const plumb_shared<type> name = {                                                                              \
+	        plumb_begin_##name, plumb_begin_##name, plumb_simt_now->block->dynamic_bytes / sizeof(type), #name}
 #define PLUMB_SHARED_PTR(type) plumb_shared<type>
 
 template <typename T> static inline const T *plumb_simt_aligned(const T *pointer)
@@ -187,7 +189,8 @@ template <typename To, typename From> static inline const To *plumb_as(const Fro
 	return plumb_simt_aligned(reinterpret_cast<const To *>(pointer));
 }
 
-/* The view starts at the pointer and ends with the last whole element of the array; before it there is nothing to reach. */
+/* The view starts at the pointer and ends with the last whole element of the array; before it there is nothing to
+ * reach. */
 template <typename To, typename From> static inline plumb_shared<To> plumb_as(plumb_shared<From> pointer)
 {
 	const ptrdiff_t place = pointer.at - pointer.begin;
@@ -229,8 +232,7 @@ static inline void __syncwarp(unsigned mask = 0xffffffffu, int line = __builtin_
 
 static inline unsigned __ballot_sync(unsigned mask, int predicate, int line = __builtin_LINE())
 {
-	return static_cast<unsigned>(
-		plumb_simt_collective(PLUMB_SIMT_BALLOT, mask, predicate != 0, 0, warpSize, line));
+	return static_cast<unsigned>(plumb_simt_collective(PLUMB_SIMT_BALLOT, mask, predicate != 0, 0, warpSize, line));
 }
 
 static inline int __any_sync(unsigned mask, int predicate, int line = __builtin_LINE())
@@ -245,10 +247,10 @@ static inline int __all_sync(unsigned mask, int predicate, int line = __builtin_
 
 #define PLUMB_SIMT_SHUFFLE(type, carrier, kind, suffix, by_type)                                                       \
 	static inline type __shfl##suffix##_sync(                                                                      \
-		unsigned mask, type value, by_type by, int width = warpSize, int line = __builtin_LINE())              \
+	        unsigned mask, type value, by_type by, int width = warpSize, int line = __builtin_LINE())              \
 	{                                                                                                              \
 		return plumb_simt_bits<type>(static_cast<carrier>(plumb_simt_collective(                               \
-			kind, mask, plumb_simt_bits<carrier>(value), static_cast<int>(by), width, line)));             \
+		        kind, mask, plumb_simt_bits<carrier>(value), static_cast<int>(by), width, line)));             \
 	}
 #define PLUMB_SIMT_SHUFFLES(type, carrier, kind)                                                                       \
 	PLUMB_SIMT_SHUFFLE(type, carrier, kind, , int)                                                                 \
@@ -301,7 +303,7 @@ static inline void __nanosleep(unsigned, int line = __builtin_LINE())
 #define PLUMB_SIMT_UNSEEN
 #endif
 #define PLUMB_SIMT_ATOMIC(name, type, expression)                                                                      \
-	PLUMB_SIMT_UNSEEN static inline type name(type *address, type operand, int line = __builtin_LINE())                              \
+	PLUMB_SIMT_UNSEEN static inline type name(type *address, type operand, int line = __builtin_LINE())            \
 	{                                                                                                              \
 		plumb_simt_give_way(PLUMB_SIMT_AT_ATOMIC, line);                                                       \
 		PLUMB_SIMT_ATOMIC_ORDER(address);                                                                      \
@@ -315,7 +317,8 @@ static inline void __nanosleep(unsigned, int line = __builtin_LINE())
 	PLUMB_SIMT_ATOMIC(atomicOr, type, old | operand)                                                               \
 	PLUMB_SIMT_ATOMIC(atomicAnd, type, old &operand)                                                               \
 	PLUMB_SIMT_ATOMIC(atomicXor, type, old ^ operand)                                                              \
-	PLUMB_SIMT_UNSEEN static inline type atomicCAS(type *address, type compare, type value, int line = __builtin_LINE())             \
+	PLUMB_SIMT_UNSEEN static inline type atomicCAS(                                                                \
+	        type *address, type compare, type value, int line = __builtin_LINE())                                  \
 	{                                                                                                              \
 		plumb_simt_give_way(PLUMB_SIMT_AT_ATOMIC, line);                                                       \
 		PLUMB_SIMT_ATOMIC_ORDER(address);                                                                      \
@@ -507,7 +510,7 @@ template <typename T> struct plumb_same {
 
 template <typename... Parameters>
 static int plumb_simt_start(bool cooperative, const char *name, void (*kernel)(Parameters...), dim3 grid, dim3 block,
-	size_t shared_bytes, void *stream, typename plumb_same<Parameters>::type... arguments)
+        size_t shared_bytes, void *stream, typename plumb_same<Parameters>::type... arguments)
 {
 	auto call = [&]() { kernel(arguments...); };
 	struct plumb_simt_launch launch = {};

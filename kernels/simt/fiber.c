@@ -12,96 +12,96 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
-/* plumb_fiber_swap(void **save, void *load): push what the ABI says a call preserves, exchange stack pointers, pop, return.
- * The floating-point control words are not saved: kernels do not change them. The return is an ordinary one: all threads of a
- * warp wait at the same place, so the processor's return stack usually predicts it. */
+/* plumb_fiber_swap(void **save, void *load): push what the ABI says a call preserves, exchange stack pointers, pop,
+ * return. The floating-point control words are not saved: kernels do not change them. The return is an ordinary one:
+ * all threads of a warp wait at the same place, so the processor's return stack usually predicts it. */
 void plumb_fiber_swap(void **save, void *load);
 void plumb_fiber_start(void);
 
 #if defined(__x86_64__)
 __asm__(".text\n"
-	".p2align 4\n"
-	".globl plumb_fiber_swap\n"
-	".hidden plumb_fiber_swap\n"
-	".type plumb_fiber_swap, @function\n"
-	"plumb_fiber_swap:\n"
-	"	pushq %rbp\n"
-	"	pushq %rbx\n"
-	"	pushq %r12\n"
-	"	pushq %r13\n"
-	"	pushq %r14\n"
-	"	pushq %r15\n"
-	"	movq %rsp, (%rdi)\n"
-	"	movq %rsi, %rsp\n"
-	"	popq %r15\n"
-	"	popq %r14\n"
-	"	popq %r13\n"
-	"	popq %r12\n"
-	"	popq %rbx\n"
-	"	popq %rbp\n"
-	"	ret\n"
-	".size plumb_fiber_swap, . - plumb_fiber_swap\n"
-	".globl plumb_fiber_start\n"
-	".hidden plumb_fiber_start\n"
-	".type plumb_fiber_start, @function\n"
-	"plumb_fiber_start:\n"
-	"	.cfi_startproc\n"
-	"	.cfi_undefined rip\n" /* the outermost frame: debuggers and sanitizers stop here */
-	"	movq %r13, %rdi\n"
-	"	xorl %ebp, %ebp\n"
-	"	callq *%r12\n"
-	"	ud2\n"
-	"	.cfi_endproc\n"
-	".size plumb_fiber_start, . - plumb_fiber_start\n");
+        ".p2align 4\n"
+        ".globl plumb_fiber_swap\n"
+        ".hidden plumb_fiber_swap\n"
+        ".type plumb_fiber_swap, @function\n"
+        "plumb_fiber_swap:\n"
+        "	pushq %rbp\n"
+        "	pushq %rbx\n"
+        "	pushq %r12\n"
+        "	pushq %r13\n"
+        "	pushq %r14\n"
+        "	pushq %r15\n"
+        "	movq %rsp, (%rdi)\n"
+        "	movq %rsi, %rsp\n"
+        "	popq %r15\n"
+        "	popq %r14\n"
+        "	popq %r13\n"
+        "	popq %r12\n"
+        "	popq %rbx\n"
+        "	popq %rbp\n"
+        "	ret\n"
+        ".size plumb_fiber_swap, . - plumb_fiber_swap\n"
+        ".globl plumb_fiber_start\n"
+        ".hidden plumb_fiber_start\n"
+        ".type plumb_fiber_start, @function\n"
+        "plumb_fiber_start:\n"
+        "	.cfi_startproc\n"
+        "	.cfi_undefined rip\n" /* the outermost frame: debuggers and sanitizers stop here */
+        "	movq %r13, %rdi\n"
+        "	xorl %ebp, %ebp\n"
+        "	callq *%r12\n"
+        "	ud2\n"
+        "	.cfi_endproc\n"
+        ".size plumb_fiber_start, . - plumb_fiber_start\n");
 
 /* r15 r14 r13 r12 rbx rbp, return address, and two words so that the stack is 16-byte aligned at the call. */
 enum { FRAME_WORDS = 9, FRAME_ENTRY = 3, FRAME_ARGUMENT = 2, FRAME_RETURN = 6 };
 
 #elif defined(__aarch64__)
 __asm__(".text\n"
-	".p2align 4\n"
-	".globl plumb_fiber_swap\n"
-	".hidden plumb_fiber_swap\n"
-	".type plumb_fiber_swap, %function\n"
-	"plumb_fiber_swap:\n"
-	"	sub sp, sp, #160\n"
-	"	stp x19, x20, [sp, #0]\n"
-	"	stp x21, x22, [sp, #16]\n"
-	"	stp x23, x24, [sp, #32]\n"
-	"	stp x25, x26, [sp, #48]\n"
-	"	stp x27, x28, [sp, #64]\n"
-	"	stp x29, x30, [sp, #80]\n"
-	"	stp d8, d9, [sp, #96]\n"
-	"	stp d10, d11, [sp, #112]\n"
-	"	stp d12, d13, [sp, #128]\n"
-	"	stp d14, d15, [sp, #144]\n"
-	"	mov x9, sp\n"
-	"	str x9, [x0]\n"
-	"	mov sp, x1\n"
-	"	ldp x19, x20, [sp, #0]\n"
-	"	ldp x21, x22, [sp, #16]\n"
-	"	ldp x23, x24, [sp, #32]\n"
-	"	ldp x25, x26, [sp, #48]\n"
-	"	ldp x27, x28, [sp, #64]\n"
-	"	ldp x29, x30, [sp, #80]\n"
-	"	ldp d8, d9, [sp, #96]\n"
-	"	ldp d10, d11, [sp, #112]\n"
-	"	ldp d12, d13, [sp, #128]\n"
-	"	ldp d14, d15, [sp, #144]\n"
-	"	add sp, sp, #160\n"
-	"	ret\n"
-	".size plumb_fiber_swap, . - plumb_fiber_swap\n"
-	".globl plumb_fiber_start\n"
-	".hidden plumb_fiber_start\n"
-	".type plumb_fiber_start, %function\n"
-	"plumb_fiber_start:\n"
-	"	.cfi_startproc\n"
-	"	.cfi_undefined x30\n" /* the outermost frame: debuggers and sanitizers stop here */
-	"	mov x0, x20\n"
-	"	blr x19\n"
-	"	brk #1\n"
-	"	.cfi_endproc\n"
-	".size plumb_fiber_start, . - plumb_fiber_start\n");
+        ".p2align 4\n"
+        ".globl plumb_fiber_swap\n"
+        ".hidden plumb_fiber_swap\n"
+        ".type plumb_fiber_swap, %function\n"
+        "plumb_fiber_swap:\n"
+        "	sub sp, sp, #160\n"
+        "	stp x19, x20, [sp, #0]\n"
+        "	stp x21, x22, [sp, #16]\n"
+        "	stp x23, x24, [sp, #32]\n"
+        "	stp x25, x26, [sp, #48]\n"
+        "	stp x27, x28, [sp, #64]\n"
+        "	stp x29, x30, [sp, #80]\n"
+        "	stp d8, d9, [sp, #96]\n"
+        "	stp d10, d11, [sp, #112]\n"
+        "	stp d12, d13, [sp, #128]\n"
+        "	stp d14, d15, [sp, #144]\n"
+        "	mov x9, sp\n"
+        "	str x9, [x0]\n"
+        "	mov sp, x1\n"
+        "	ldp x19, x20, [sp, #0]\n"
+        "	ldp x21, x22, [sp, #16]\n"
+        "	ldp x23, x24, [sp, #32]\n"
+        "	ldp x25, x26, [sp, #48]\n"
+        "	ldp x27, x28, [sp, #64]\n"
+        "	ldp x29, x30, [sp, #80]\n"
+        "	ldp d8, d9, [sp, #96]\n"
+        "	ldp d10, d11, [sp, #112]\n"
+        "	ldp d12, d13, [sp, #128]\n"
+        "	ldp d14, d15, [sp, #144]\n"
+        "	add sp, sp, #160\n"
+        "	ret\n"
+        ".size plumb_fiber_swap, . - plumb_fiber_swap\n"
+        ".globl plumb_fiber_start\n"
+        ".hidden plumb_fiber_start\n"
+        ".type plumb_fiber_start, %function\n"
+        "plumb_fiber_start:\n"
+        "	.cfi_startproc\n"
+        "	.cfi_undefined x30\n" /* the outermost frame: debuggers and sanitizers stop here */
+        "	mov x0, x20\n"
+        "	blr x19\n"
+        "	brk #1\n"
+        "	.cfi_endproc\n"
+        ".size plumb_fiber_start, . - plumb_fiber_start\n");
 
 /* x19 .. x28, x29, x30, d8 .. d15. */
 enum { FRAME_WORDS = 20, FRAME_ENTRY = 0, FRAME_ARGUMENT = 1, FRAME_RETURN = 11 };
@@ -122,7 +122,7 @@ void *plumb_fiber_map(struct plumb_fiber *fibers, unsigned count, size_t bytes, 
 	const size_t stack = (bytes + page - 1) / page * page;
 	const size_t total = count * (page + stack);
 	unsigned char *mapping =
-		mmap(NULL, total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	        mmap(NULL, total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	if (mapping == MAP_FAILED)
 		return NULL;
@@ -148,8 +148,8 @@ void plumb_fiber_unmap(void *mapping, size_t mapped_bytes)
 
 void plumb_fiber_reset(struct plumb_fiber *fiber, void (*entry)(void *), void *argument, unsigned index)
 {
-	/* Fifteen colours of five cache lines: at most 4.5 KiB of the stack. 15 and the 64 sets have no common factor, so
-	 * neighbours and their neighbours fall apart. */
+	/* Fifteen colours of five cache lines: at most 4.5 KiB of the stack. 15 and the 64 sets have no common factor,
+	 * so neighbours and their neighbours fall apart. */
 	const size_t colour = (size_t)(index % 15) * 5 * 64;
 	uintptr_t *frame = (uintptr_t *)(void *)(fiber->low + fiber->bytes - colour) - FRAME_WORDS;
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Happens-before by vector clocks (Flanagan and Freund, "FastTrack", PLDI 2009, with the epochs of the last accesses). A thread's
- * clock counts the points where it may hand something on. What a thread knows of its own block is stored by barrier and by warp,
- * since nearly everything is ordered by those; what it knows of other blocks is a table of vectors, made by fences only. */
+/* Happens-before by vector clocks (Flanagan and Freund, "FastTrack", PLDI 2009, with the epochs of the last accesses).
+ * A thread's clock counts the points where it may hand something on. What a thread knows of its own block is stored by
+ * barrier and by warp, since nearly everything is ordered by those; what it knows of other blocks is a table of
+ * vectors, made by fences only. */
 #include "kernels/simt/race.h"
 
 #include <inttypes.h>
@@ -12,9 +13,9 @@
 #include "kernels/simt/state.h"
 
 enum {
-	CELLS = 1 << 20,    /* words remembered; a power of two */
-	RECORDS = 1 << 12,  /* addresses of atomics remembered; a power of two */
-	CHUNK = 1 << 20,    /* bytes taken from malloc at a time */
+	CELLS = 1 << 20,   /* words remembered; a power of two */
+	RECORDS = 1 << 12, /* addresses of atomics remembered; a power of two */
+	CHUNK = 1 << 20,   /* bytes taken from malloc at a time */
 	MOST_BLOCKS = 1 << 16,
 	READERS = 2,
 };
@@ -26,7 +27,7 @@ struct known {
 
 struct race_lane {
 	uint32_t clock;
-	uint32_t mates[32]; /* what it knows of the lanes of its warp */
+	uint32_t mates[32];                           /* what it knows of the lanes of its warp */
 	const struct known *known, *pending, *fenced; /* for good; after the next fence; what an atomic would hand on */
 };
 
@@ -177,9 +178,9 @@ static bool ordered(const struct lane *lane, const struct race_lane *race, const
 
 	if (earlier->block == block->number)
 		return earlier->thread == (unsigned)(lane - block->lanes) ||
-			knows_own(lane, race, earlier->thread) >= earlier->clock;
+		       knows_own(lane, race, earlier->thread) >= earlier->clock;
 	return race->known && race->known->blocks[earlier->block] &&
-		race->known->blocks[earlier->block][earlier->thread] >= earlier->clock;
+	       race->known->blocks[earlier->block][earlier->thread] >= earlier->clock;
 }
 
 /* ---- what orders ---- */
@@ -370,7 +371,8 @@ static const struct shared_place *shared_array(const struct block *block, uintpt
 	return NULL;
 }
 
-_Noreturn static void report(struct lane *lane, const struct access *now, const struct access *before, uintptr_t address)
+_Noreturn static void report(
+        struct lane *lane, const struct access *now, const struct access *before, uintptr_t address)
 {
 	const struct plumb_simt_dim grid = lane->pool->launch->grid, shape = lane->pool->launch->block;
 	const struct block *block = lane->warp->block;
@@ -382,7 +384,7 @@ _Noreturn static void report(struct lane *lane, const struct access *now, const 
 
 		if (place)
 			snprintf(where, sizeof(where), "byte %zu of shared array %s", (size_t)(offset - place->offset),
-				place->array->name);
+			        place->array->name);
 		else
 			snprintf(where, sizeof(where), "byte %zu of dynamic shared memory", (size_t)offset);
 	} else {
@@ -391,9 +393,9 @@ _Noreturn static void report(struct lane *lane, const struct access *now, const 
 	if (lane->line > 0)
 		snprintf(after, sizeof(after), ", made after line %d,", lane->line);
 	FAIL(lane, 0, "race: the %s of %s%s is not ordered after the %s by block (%u,%u,%u), thread (%u,%u,%u)",
-		now->stores ? "store" : "load", where, after, before->stores ? "store" : "load", before->block % grid.x,
-		before->block / grid.x % grid.y, before->block / grid.x / grid.y, before->thread % shape.x,
-		before->thread / shape.x % shape.y, before->thread / shape.x / shape.y);
+	        now->stores ? "store" : "load", where, after, before->stores ? "store" : "load", before->block % grid.x,
+	        before->block / grid.x % grid.y, before->block / grid.x / grid.y, before->thread % shape.x,
+	        before->thread / shape.x % shape.y, before->thread / shape.x / shape.y);
 }
 
 static void check_word(struct lane *lane, uintptr_t word, uint8_t bytes, bool stores)
@@ -403,7 +405,8 @@ static void check_word(struct lane *lane, uintptr_t word, uint8_t bytes, bool st
 	struct race_lane *mine = lane_race(lane);
 	const struct block *block = lane->warp->block;
 	struct cell *cell = &race->cells[plumb_simt_mix(word) % CELLS];
-	const struct access now = {(uint32_t)block->number, (uint32_t)(lane - block->lanes), mine->clock, bytes, stores};
+	const struct access now = {
+	        (uint32_t)block->number, (uint32_t)(lane - block->lanes), mine->clock, bytes, stores};
 
 	/* Shared memory is another memory for every block, whatever block had the place before. */
 	const bool shared = word * 4 - (uintptr_t)block->shared < pool->shared_limit;
@@ -413,7 +416,8 @@ static void check_word(struct lane *lane, uintptr_t word, uint8_t bytes, bool st
 		cell->generation = race->generation;
 		cell->word = word;
 	}
-	if (cell->store.bytes & bytes && !(shared && cell->store.block != now.block) && !ordered(lane, mine, &cell->store))
+	if (cell->store.bytes & bytes && !(shared && cell->store.block != now.block) &&
+	        !ordered(lane, mine, &cell->store))
 		report(lane, &now, &cell->store, word * 4 + (uintptr_t)__builtin_ctz(cell->store.bytes & bytes));
 	if (stores) {
 		for (int r = 0; r < READERS; r++) {
@@ -432,7 +436,7 @@ static void check_word(struct lane *lane, uintptr_t word, uint8_t bytes, bool st
 		struct access *load = &cell->loads[r];
 
 		if (!load->bytes || (load->thread == now.thread && load->block == now.block) ||
-			(shared && load->block != now.block) || ordered(lane, mine, load)) {
+		        (shared && load->block != now.block) || ordered(lane, mine, load)) {
 			*load = now;
 			return;
 		}

@@ -1,21 +1,25 @@
 /* SPDX-License-Identifier: MIT */
-/* The race check. A kernel file is built a second time with the compiler's thread-sanitizer instrumentation, and race.c takes the
- * place of the sanitizer's run time: it sees every load and store of a kernel and knows what __syncthreads, __syncwarp, warp
- * collectives, grid barriers, and an atomic between two __threadfence order. Two accesses to the same bytes, one of them a store,
- * by two threads that nothing orders are reported, in whatever order this schedule happened to run them. So it finds what no
- * schedule can show, such as a missing __threadfence or a counter raised by a plain store, and finds the rest with one seed
- * where schedules need many. It costs a factor of 10 to 50 in time.
+/* The race check. A kernel file is built a second time with the compiler's thread-sanitizer instrumentation, and race.c
+ * takes the place of the sanitizer's run time: it sees every load and store of a kernel and knows what __syncthreads,
+ * __syncwarp, warp collectives, grid barriers, and an atomic between two __threadfence order. Two accesses to the same
+ * bytes, one of them a store, by two threads that nothing orders are reported, in whatever order this schedule happened
+ * to run them. So it finds what no schedule can show, such as a missing __threadfence or a counter raised by a plain
+ * store, and finds the rest with one seed where schedules need many. It costs a factor of 8 to 34 in time (kernels of
+ * test_simt, x86-64).
  *
  * plumb_race_NAME(..., simt) is that build of plumb_simt_NAME. Not there when Plumb itself is built with sanitizers.
  *
- * The rules, those of the PTX memory model as far as kernels here need them: a release is a __threadfence and then an atomic by the
- * same thread; an acquire is an atomic that comes after the release's on the same address and then a __threadfence by the same
- * thread, or by another one after a barrier. A barrier carries on what its threads know.
+ * The rules, those of the PTX memory model as far as kernels here need them: a release is a __threadfence and then an
+ * atomic by the same thread; an acquire is an atomic that comes after the release's on the same address and then a
+ * __threadfence by the same thread, or by another one after a barrier. A barrier carries on what its threads know.
  *
  * LIMIT: atomics are not checked against plain accesses of the same address.
- * LIMIT: __threadfence_block orders nothing here, so a protocol inside one block that needs it is reported; use a barrier.
- * LIMIT: of the loads of a word only the last two threads are remembered, and of all words 2^20: more of them can hide a race,
- * never invent one. */
+ *
+ * LIMIT: __threadfence_block orders nothing here, so a protocol inside one block that needs it is reported; use a
+ * barrier.
+ *
+ * LIMIT: of the loads of a word only the last two threads are remembered, and of all words 2^20: more of them
+ * can hide a race, never invent one. */
 #ifndef PLUMB_KERNELS_SIMT_RACE_H
 #define PLUMB_KERNELS_SIMT_RACE_H
 

@@ -2,8 +2,8 @@
 /* A launch of the simt device. It is one loop without a loop: whoever has to wait picks the next thread and switches
  * to it directly; the launcher gets control back when nothing is left or something went wrong.
  *
- * A stack is bound to a thread only while the thread is in the middle of the kernel. A thread that ends leaves its stack to the
- * next one that has not begun, so threads that never wait cost a function call each and no switch. */
+ * A stack is bound to a thread only while the thread is in the middle of the kernel. A thread that ends leaves its
+ * stack to the next one that has not begun, so threads that never wait cost a function call each and no switch. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -77,9 +77,10 @@ static struct plumb_fiber *enter(struct plumb_simt_pool *pool, struct lane *next
 	if (!next->fiber) {
 		if (!pool->free_fibers && !more_fibers(pool)) {
 			plumb_simt_complain(pool, next, 0,
-				"no memory for the stack of another thread (%u stacks of %zu bytes are in use; each takes two of the "
-				"kernel's vm.max_map_count mappings)",
-				pool->n_fibers, pool->stack_bytes);
+			        "no memory for the stack of another thread (%u stacks of %zu bytes are in use; each "
+			        "takes two of the "
+			        "kernel's vm.max_map_count mappings)",
+			        pool->n_fibers, pool->stack_bytes);
 			pool->failed = true;
 			return &pool->host;
 		}
@@ -129,7 +130,8 @@ static void carry(void *argument)
 		} else if (block->arrived && block->arrived + block->ended == block->n_threads) {
 			plumb_simt_finish_barrier(block); /* relaxed: those who left count as arrived */
 		}
-		/* The stack is free before the next thread is chosen, and on top of the list: a fresh thread gets it back. */
+		/* The stack is free before the next thread is chosen, and on top of the list: a fresh thread gets it
+		 * back. */
 		mine->next = pool->free_fibers;
 		pool->free_fibers = mine;
 		struct plumb_fiber *there = enter(pool, plumb_simt_pick(pool));
@@ -159,8 +161,8 @@ void *plumb_simt_shared(const struct plumb_simt_shared_array *array)
 	if (block->n_arrays == MAX_ARRAYS)
 		FAIL(self, array->line, "more than %d shared arrays", MAX_ARRAYS);
 	if (offset + bytes > pool->shared_limit)
-		FAIL(self, array->line, "shared array %s of %zu bytes: the block already has %zu and the limit is %zu", array->name,
-			array->bytes, offset, pool->shared_limit);
+		FAIL(self, array->line, "shared array %s of %zu bytes: the block already has %zu and the limit is %zu",
+		        array->name, array->bytes, offset, pool->shared_limit);
 	block->arrays[block->n_arrays].array = array;
 	block->arrays[block->n_arrays++].offset = offset;
 	block->shared_bytes = offset + bytes;
@@ -171,13 +173,14 @@ void *plumb_simt_shared(const struct plumb_simt_shared_array *array)
 
 void plumb_simt_fail_index(const char *name, long long index, size_t count, size_t element_bytes)
 {
-	FAIL(plumb_simt_running(), 0, "shared array %s has %zu elements of %zu bytes, index %lld is out of range", name, count,
-		element_bytes, index);
+	FAIL(plumb_simt_running(), 0, "shared array %s has %zu elements of %zu bytes, index %lld is out of range", name,
+	        count, element_bytes, index);
 }
 
 void plumb_simt_fail_aligned(const void *address, size_t alignment)
 {
-	FAIL(plumb_simt_running(), 0, "a load or view of %zu bytes at address %p, which is not a multiple of it", alignment, address);
+	FAIL(plumb_simt_running(), 0, "a load or view of %zu bytes at address %p, which is not a multiple of it",
+	        alignment, address);
 }
 
 /* ---- the launch ---- */
@@ -208,7 +211,7 @@ void plumb_simt_free(struct plumb_simt *simt)
 }
 
 __attribute__((format(printf, 3, 4))) static int refuse(
-	struct plumb_simt *simt, const struct plumb_simt_launch *launch, const char *format, ...)
+        struct plumb_simt *simt, const struct plumb_simt_launch *launch, const char *format, ...)
 {
 	const struct words kernel = plumb_simt_kernel_words(launch);
 	size_t used;
@@ -271,7 +274,8 @@ static bool prepare_slot(struct plumb_simt_pool *pool, unsigned s, unsigned n_th
 	return true;
 }
 
-static bool prepare(struct plumb_simt_pool *pool, unsigned slots, unsigned n_threads, size_t stack_bytes, size_t shared_limit)
+static bool prepare(
+        struct plumb_simt_pool *pool, unsigned slots, unsigned n_threads, size_t stack_bytes, size_t shared_limit)
 {
 	if (pool->stack_bytes != stack_bytes)
 		drop_fibers(pool);
@@ -296,8 +300,8 @@ static bool prepare(struct plumb_simt_pool *pool, unsigned slots, unsigned n_thr
 	return true;
 }
 
-/* Few blocks in flight make few interleavings (a too early arrival of test_simt: 5 % of seeds with 4 blocks of 24, 32 % with
- * 16), many make a launch slower, since their stacks leave the cache. */
+/* Few blocks in flight make few interleavings (a too early arrival of test_simt: 5 % of seeds with 4 blocks of 24, 32 %
+ * with 16), many make a launch slower, since their stacks leave the cache. */
 static uint64_t resident_by_seed(uint64_t seed, uint64_t threads)
 {
 	uint64_t slots = (uint64_t)LEAST_RESIDENT << plumb_simt_mix(seed) % 4;
@@ -326,11 +330,13 @@ int plumb_simt_run(struct plumb_simt *simt, const struct plumb_simt_launch *laun
 		return refuse(simt, launch, "grid (%u,%u,%u), want 1 or more, x < 2^31, y and z < 2^16", g.x, g.y, g.z);
 	const uint64_t n_blocks = (uint64_t)g.x * g.y * g.z;
 	const size_t shared_limit = simt->shared_limit ? simt->shared_limit : DEFAULT_SHARED_LIMIT;
-	uint64_t slots = simt->resident > 0 ? (uint64_t)simt->resident : simt->seed ? resident_by_seed(simt->seed, threads) : 1;
+	uint64_t slots = simt->resident > 0 ? (uint64_t)simt->resident
+	                 : simt->seed       ? resident_by_seed(simt->seed, threads)
+	                                    : 1;
 
 	if (launch->shared_bytes > shared_limit)
-		return refuse(simt, launch, "%zu bytes of dynamic shared memory, the limit is %zu", launch->shared_bytes,
-			shared_limit);
+		return refuse(simt, launch, "%zu bytes of dynamic shared memory, the limit is %zu",
+		        launch->shared_bytes, shared_limit);
 	if (slots > n_blocks || launch->cooperative)
 		slots = n_blocks;
 	if (slots > 4096)
@@ -344,7 +350,7 @@ int plumb_simt_run(struct plumb_simt *simt, const struct plumb_simt_launch *laun
 	pool->simt = simt;
 	pool->launch = launch;
 	if (!prepare(pool, (unsigned)slots, (unsigned)threads, simt->stack_bytes ? simt->stack_bytes : DEFAULT_STACK,
-		    shared_limit))
+	            shared_limit))
 		return refuse(simt, launch, "no memory for %" PRIu64 " resident blocks", slots);
 	pool->n_blocks = n_blocks;
 	pool->next_block = 0;

@@ -33,8 +33,8 @@ struct plumb_simt_thread {
 	struct plumb_simt_block *block;
 };
 
-/* The thread that runs now. One OS thread runs one launch at a time; the host's other threads have their own. initial-exec: a
- * plain load, where position-independent code would call a function. */
+/* The thread that runs now. One OS thread runs one launch at a time; the host's other threads have their own.
+ * initial-exec: a plain load, where position-independent code would call a function. */
 extern __thread struct plumb_simt_thread *plumb_simt_now __attribute__((tls_model("initial-exec")));
 
 enum plumb_simt_kind {
@@ -56,8 +56,8 @@ enum plumb_simt_kind {
 	PLUMB_SIMT_BARRIER_COUNT,
 };
 
-/* One operation of all lanes named in mask. value: the predicate, or what the lane offers to others. by: source lane, delta
- * or lane mask. The result: the lane set of a ballot, 0 or 1, or the value of the source lane. */
+/* One operation of all lanes named in mask. value: the predicate, or what the lane offers to others. by: source lane,
+ * delta or lane mask. The result: the lane set of a ballot, 0 or 1, or the value of the source lane. */
 uint64_t plumb_simt_collective(enum plumb_simt_kind kind, uint32_t mask, uint64_t value, int by, int width, int line);
 int plumb_simt_barrier(enum plumb_simt_kind kind, int predicate, int line);
 void plumb_simt_grid_barrier(unsigned *counter, int line);
@@ -87,7 +87,7 @@ struct plumb_simt_launch {
 	struct plumb_simt_dim grid, block;
 	size_t shared_bytes;
 	int cooperative;
-	int race; /* the kernel is of the race build (race.h) */
+	int race;                       /* the kernel is of the race build (race.h) */
 	void (*thread)(void *argument); /* runs the kernel once, as plumb_simt_now */
 	void *argument;
 };

@@ -56,10 +56,11 @@ void plumb_simt_begin_block(struct plumb_simt_pool *pool, struct block *block)
 	block->n_arrays = 0;
 	block->runnable = 0;
 	block->late = 0;
-	/* Half of the blocks are left behind once, most of them in the middle of what they do, until nothing else can run, and then
-	 * run undisturbed. One of the resident blocks goes on to the end of the grid meanwhile. A wrong arrival protocol needs
-	 * that to show: a block that stops between its arrival and its data while the last block does all it has to do. (The
-	 * idea is Burckhardt et al., "A Randomized Scheduler with Probabilistic Guarantees of Finding Bugs", ASPLOS 2010.) */
+	/* Half of the blocks are left behind once, most of them in the middle of what they do, until nothing else can
+	 * run, and then run undisturbed. One of the resident blocks goes on to the end of the grid meanwhile. A wrong
+	 * arrival protocol needs that to show: a block that stops between its arrival and its data while the last block
+	 * does all it has to do. (The idea is Burckhardt et al., "A Randomized Scheduler with Probabilistic Guarantees
+	 * of Finding Bugs", ASPLOS 2010.) */
 	block->delayed = false;
 	block->drop_after = pool->drop && plumb_simt_one_in(pool, 2) ? 1 + plumb_simt_chance(pool) % DROP_WITHIN : 0;
 	plumb_simt_choose_late(pool, block);
@@ -95,8 +96,8 @@ static struct warp *natural_warp(struct plumb_simt_pool *pool, bool leave)
 		const unsigned start = i == 0 ? (pool->warp->index + 1) & 31u : 0;
 		uint32_t set = b->active ? b->runnable : 0;
 
-		/* The own block comes first and again last. Who gives way passes over the warps up to its own at first, so
-		 * that a wait for any warp of any resident block ends. */
+		/* The own block comes first and again last. Who gives way passes over the warps up to its own at first,
+		 * so that a wait for any warp of any resident block ends. */
 		if (leave && i == 0)
 			set &= ~(uint32_t)(((uint64_t)2 << pool->warp->index) - 1);
 		if (set)
@@ -113,8 +114,10 @@ static struct warp *seeded_warp(struct plumb_simt_pool *pool, bool leave)
 		return pool->warp;
 	if (left->active && left->runnable && left->drop_after && --left->drop_after == 0)
 		left->delayed = true;
-	/* The late ones get a turn at times, as often as the seed says, and surely when somebody may be waiting for them. */
-	const bool mercy = (pool->mercy && plumb_simt_one_in(pool, pool->mercy)) || (pool->spins > PATIENCE && plumb_simt_one_in(pool, 16));
+	/* The late ones get a turn at times, as often as the seed says, and surely when somebody may be waiting for
+	 * them. */
+	const bool mercy = (pool->mercy && plumb_simt_one_in(pool, pool->mercy)) ||
+	                   (pool->spins > PATIENCE && plumb_simt_one_in(pool, 16));
 	const unsigned start = plumb_simt_chance(pool) % pool->slots;
 
 	for (unsigned i = 0; i < pool->slots; i++) {
@@ -149,7 +152,6 @@ struct lane *plumb_simt_pick(struct plumb_simt_pool *pool)
 	return &warp->lanes[rotate_pick(warp->ready, pool->seeded ? plumb_simt_chance(pool) & 31u : warp->first)];
 }
 
-
 static uint64_t gcd(uint64_t a, uint64_t b)
 {
 	while (b) {
@@ -166,14 +168,14 @@ void plumb_simt_choose_order(struct plumb_simt_pool *pool)
 	const uint64_t seed = pool->simt->seed;
 	uint64_t random = seed;
 
-	/* The kernel's name joins in, so that kernels of one run do not share a schedule; history does not, so that seed and
-	 * kernel replay one alone. */
+	/* The kernel's name joins in, so that kernels of one run do not share a schedule; history does not, so that
+	 * seed and kernel replay one alone. */
 	for (const char *c = pool->launch->kernel; *c; c++)
 		random = plumb_simt_mix(random ^ (unsigned char)*c);
 	pool->random = random | 1;
 	pool->seeded = seed != 0;
-	/* Late warps and blocks left behind hide each other's effect, so some seeds have only the ones and some only the others, and
-	 * most let what is late stay late for as long as anything else can run. */
+	/* Late warps and blocks left behind hide each other's effect, so some seeds have only the ones and some only
+	 * the others, and most let what is late stay late for as long as anything else can run. */
 	const uint32_t how = pool->seeded ? (uint32_t)plumb_simt_mix(random + 2) : 0;
 
 	pool->starve = pool->seeded && how % 4 != 1;
@@ -188,10 +190,10 @@ void plumb_simt_choose_order(struct plumb_simt_pool *pool)
 			pool->stride = (pool->stride + 1) % pool->n_blocks;
 	}
 	const bool large = pool->simt->poison == PLUMB_SIMT_POISON_LARGE ||
-		(pool->simt->poison == PLUMB_SIMT_POISON_BY_SEED && seed % 2);
+	                   (pool->simt->poison == PLUMB_SIMT_POISON_BY_SEED && seed % 2);
 	const uint32_t bits = (uint32_t)(plumb_simt_mix(seed) >> 32);
 
-	/* Both halves are also a NaN or about 4e37 as bf16. The low bits differ by seed: a comparison of two runs sees what a
-	 * test for NaN does not. */
+	/* Both halves are also a NaN or about 4e37 as bf16. The low bits differ by seed: a comparison of two runs sees
+	 * what a test for NaN does not. */
 	pool->poison = large ? 0x7e007e00u | (bits & 0x003f003fu) : 0x7fc07fc0u | (bits & 0x803f803fu);
 }

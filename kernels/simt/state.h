@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The tables of a launch, and what the files of this folder call of each other. Nothing outside the folder includes this. */
+/* The tables of a launch, and what the files of this folder call of each other. Nothing outside the folder includes
+ * this. */
 #ifndef PLUMB_KERNELS_SIMT_STATE_H
 #define PLUMB_KERNELS_SIMT_STATE_H
 
@@ -15,8 +16,8 @@ enum {
 	WARP = 32,
 	MAX_THREADS = 1024, /* of a block: CUDA C++ Programming Guide, technical specifications */
 	MAX_WARPS = MAX_THREADS / WARP,
-	MAX_ARRAYS = 64,     /* shared declarations of one kernel */
-	SLAB = 32,           /* stacks mapped at a time */
+	MAX_ARRAYS = 64,       /* shared declarations of one kernel */
+	SLAB = 32,             /* stacks mapped at a time */
 	LEAST_RESIDENT = 4,    /* blocks in flight at a time when there is a seed; up to eight times as many by seed, */
 	MOST_STACKS = 4096,    /* as long as their threads are not more than this */
 	DROP_WITHIN = 6,       /* changes of warp */
@@ -82,7 +83,7 @@ struct block {
 	uint64_t number; /* in the grid, x fastest */
 	unsigned slot, n_warps, n_threads;
 	bool active, delayed;
-	unsigned drop_after; /* changes of warp until the block is left behind; 0: never */
+	unsigned drop_after;     /* changes of warp until the block is left behind; 0: never */
 	uint32_t runnable, late; /* warps with a ready lane; warps that run only when nothing else can */
 	unsigned ended;
 	struct lane *last_ended;
@@ -120,10 +121,11 @@ struct plumb_simt_pool {
 	struct plumb_fiber host;
 	struct plumb_simt_race *race; /* kept between launches */
 	unsigned slots, active;
-	uint64_t n_blocks, next_block, stride, offset; /* block number i of the schedule is (i * stride + offset) mod n_blocks */
+	uint64_t n_blocks, next_block, stride,
+	        offset; /* block number i of the schedule is (i * stride + offset) mod n_blocks */
 	uint64_t random, spins, spin_limit, turns;
 	uint32_t poison, mercy;
-	struct warp *warp; /* the one that runs */
+	struct warp *warp;         /* the one that runs */
 	bool seeded, starve, drop; /* whether warps are late, whether blocks are left behind */
 	bool leave, failed;
 	unsigned grid_arrived;
@@ -145,7 +147,7 @@ struct words plumb_simt_lane_words(const struct lane *lane);
 /* "k<2>" of "(k<2>)". */
 struct words plumb_simt_kernel_words(const struct plumb_simt_launch *launch);
 __attribute__((format(printf, 4, 5))) void plumb_simt_complain(
-	struct plumb_simt_pool *pool, const struct lane *lane, int line, const char *format, ...);
+        struct plumb_simt_pool *pool, const struct lane *lane, int line, const char *format, ...);
 /* Leave the launch from inside a thread, for good: its stack and all others are abandoned. */
 _Noreturn void plumb_simt_abandon(struct plumb_simt_pool *pool);
 /* Nobody can run: the end of the grid, or a deadlock, which is reported. */

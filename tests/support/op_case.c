@@ -279,7 +279,7 @@ static void prepare(struct op_case *c, enum plumb_poison poison)
 }
 
 /* What a call may not have done. */
-static bool untouched(const struct op_case *c, char text[OP_CASE_TEXT])
+static bool untouched(const struct op_case *c, const char *what, char text[OP_CASE_TEXT])
 {
 	for (int i = 0; i < c->operands; i++) {
 		const struct op_operand *o = &c->operand[i];
@@ -292,15 +292,15 @@ static bool untouched(const struct op_case *c, char text[OP_CASE_TEXT])
 		else if (o->page_before && memcmp(o->page.block, o->page_before, o->page.block_bytes) != 0)
 			fault = "had its page table changed";
 		if (fault) {
-			snprintf(text, OP_CASE_TEXT, "%s %s", o->info->name, fault);
+			snprintf(text, OP_CASE_TEXT, "%s: %s %s", what, o->info->name, fault);
 			return false;
 		}
 	}
 	return true;
 }
 
-bool op_case_run(struct op_case *c, plumb_op_fn *fn, struct plumb_device *device, enum plumb_poison poison,
-	struct op_result *result, char text[OP_CASE_TEXT])
+bool op_case_run(struct op_case *c, const char *what, plumb_op_fn *fn, struct plumb_device *device,
+	enum plumb_poison poison, struct op_result *result, char text[OP_CASE_TEXT])
 {
 	int status;
 
@@ -317,10 +317,10 @@ bool op_case_run(struct op_case *c, plumb_op_fn *fn, struct plumb_device *device
 		status = plumb_device_check(device, &c->error);
 	c->env.device = NULL;
 	if (status != PLUMB_OK) {
-		snprintf(text, OP_CASE_TEXT, "failed: %s", c->error.text);
+		snprintf(text, OP_CASE_TEXT, "%s: failed: %s", what, c->error.text);
 		return false;
 	}
-	if (!untouched(c, text))
+	if (!untouched(c, what, text))
 		return false;
 	for (int i = 0; i < c->operands; i++) {
 		const struct op_operand *o = &c->operand[i];
@@ -403,30 +403,38 @@ bool op_case_same(
 	return true;
 }
 
+bool op_case_agree(struct op_case *c, plumb_op_fn *opt, struct plumb_device *const *device, int devices,
+	char text[OP_CASE_TEXT])
+{
+	plumb_op_fn *reference = plumb_ref_twin.op[c->op];
+	struct op_result twin = {{NULL}}, other = {{NULL}};
+	bool ok = op_case_run(c, "twin", reference, NULL, PLUMB_POISON_NAN, &twin, text) &&
+		  op_case_run(c, "twin", reference, NULL, PLUMB_POISON_LARGE, &other, text) &&
+		  op_case_same(c, &other, &twin, "twin, other poison", text);
+
+	for (int d = 0; ok && d < devices; d++) {
+		bool large = d % 2;
+		char what[512];
+		snprintf(what, sizeof what, "opt on %s, poison %s", plumb_device_description(device[d]), large ? "large" : "NaN");
+		op_result_free(&other);
+		ok = op_case_run(c, what, opt ? opt : plumb_device_set(device[d])->op[c->op], device[d],
+			     large ? PLUMB_POISON_LARGE : PLUMB_POISON_NAN, &other, text) &&
+		     op_case_same(c, &other, &twin, what, text);
+	}
+	op_result_free(&twin);
+	op_result_free(&other);
+	return ok;
+}
+
 bool op_case_check(struct op_case *c, plumb_op_fn *opt, struct plumb_device *const *device, int devices,
 	char text[OP_CASE_TEXT])
 {
-	struct op_result oracle, twin, other;
-	bool ok = op_case_run(c, plumb_ref_oracle.op[c->op], NULL, PLUMB_POISON_LARGE, &oracle, text);
+	struct op_result oracle = {{NULL}}, twin = {{NULL}};
+	bool ok = op_case_run(c, "oracle", plumb_ref_oracle.op[c->op], NULL, PLUMB_POISON_LARGE, &oracle, text) &&
+		  op_case_run(c, "twin", plumb_ref_twin.op[c->op], NULL, PLUMB_POISON_NAN, &twin, text) &&
+		  op_case_near(c, &oracle, &twin, "twin against oracle", text);
 
-	if (!ok)
-		return false;
-	ok = op_case_run(c, plumb_ref_twin.op[c->op], NULL, PLUMB_POISON_NAN, &twin, text);
-	if (ok) {
-		ok = op_case_run(c, plumb_ref_twin.op[c->op], NULL, PLUMB_POISON_LARGE, &other, text) &&
-		     op_case_same(c, &other, &twin, "twin, other poison", text) &&
-		     op_case_near(c, &oracle, &twin, "twin against oracle", text);
-		op_result_free(&other);
-	}
-	for (int d = 0; ok && d < devices; d++) {
-		enum plumb_poison poison = d % 2 ? PLUMB_POISON_LARGE : PLUMB_POISON_NAN;
-		char what[512];
-		snprintf(what, sizeof what, "opt on %s, poison %s", plumb_device_description(device[d]), d % 2 ? "large" : "NaN");
-		ok = op_case_run(c, opt ? opt : plumb_device_set(device[d])->op[c->op], device[d], poison, &other, text) &&
-		     op_case_same(c, &other, &twin, what, text);
-		op_result_free(&other);
-	}
 	op_result_free(&oracle);
 	op_result_free(&twin);
-	return ok;
+	return ok && op_case_agree(c, opt, device, devices, text);
 }

@@ -88,13 +88,13 @@ void op_case_seal(struct op_case *c);
 const char *op_case_name(const struct op_case *c, char text[64]);
 
 /* Run fn once, outputs poisoned before. On return result holds what each output and state then holds, one block an operand,
- * to be freed with op_result_free. device: NULL for the reference.
- * False, with text, when fn fails, writes outside its outputs, changes an input, or a state outside its rows. */
+ * to be freed with op_result_free. device: NULL for the reference. what: begins the text, e.g. "twin".
+ * False, with text, when fn fails, writes outside of what it is given, or changes an input. */
 struct op_result {
 	unsigned char *bytes[OP_CASE_OPERANDS];
 };
-bool op_case_run(struct op_case *c, plumb_op_fn *fn, struct plumb_device *device, enum plumb_poison poison,
-	struct op_result *result, char text[OP_CASE_TEXT]);
+bool op_case_run(struct op_case *c, const char *what, plumb_op_fn *fn, struct plumb_device *device,
+	enum plumb_poison poison, struct op_result *result, char text[OP_CASE_TEXT]);
 void op_result_free(struct op_result *r);
 
 /* Two results agree in every bit (a NaN with a NaN). False with text. */
@@ -105,8 +105,12 @@ bool op_case_same(
 bool op_case_near(struct op_case *c, const struct op_result *oracle, const struct op_result *result, const char *what,
 	char text[OP_CASE_TEXT]);
 
-/* All of it: the oracle; the twin twice, under either poison; opt (NULL: plumb_device_set of the device) on every device,
- * alternating poison; the twin near the oracle, everything else equal to the twin. False with one line of text. */
+/* The twin twice, under either poison, and opt (NULL: that of plumb_device_set) on every device, with alternating poison, all
+ * agree in every bit. False with one line of text. */
+bool op_case_agree(struct op_case *c, plumb_op_fn *opt, struct plumb_device *const *device, int devices,
+	char text[OP_CASE_TEXT]);
+
+/* The same, and the twin is near the oracle. */
 bool op_case_check(struct op_case *c, plumb_op_fn *opt, struct plumb_device *const *device, int devices,
 	char text[OP_CASE_TEXT]);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* What the tests of a stage share: random operands, buffers between guard zones, comparison of bits, intervals, devices.
- * (tests/support/op_case.h tests any op by its table row; the tests of a stage choose their data by hand.)
- * A helper that fails prints why and ends the test (Check). */
+/* What the tests of a stage share: random operands, buffers between guard zones, comparison of bits, intervals,
+ * devices. (tests/support/op_case.h tests any op by its table row; the tests of a stage choose their data by hand.) A
+ * helper that fails prints why and ends the test (Check). */
 #ifndef PLUMB_TESTS_SUPPORT_STAGE_TEST_H
 #define PLUMB_TESTS_SUPPORT_STAGE_TEST_H
 
@@ -169,8 +169,7 @@ static inline struct st_range st_around(double value, double error)
 /* One more operation of this relative error; results may be subnormal. */
 static inline struct st_range st_widened(struct st_range r, double relative)
 {
-	struct st_range wide = {
-		r.lo - relative * fabs(r.lo) - 0x1p-149, r.hi + relative * fabs(r.hi) + 0x1p-149};
+	struct st_range wide = {r.lo - relative * fabs(r.lo) - 0x1p-149, r.hi + relative * fabs(r.hi) + 0x1p-149};
 	return wide;
 }
 
@@ -209,8 +208,8 @@ static inline struct plumb_device *st_device(int seed_index)
 	struct plumb_error err = {""};
 
 	if (!st_devices[seed_index])
-		ck_assert_msg(plumb_device_open(PLUMB_DEVICE_SIMT, &options, &st_devices[seed_index], &err) == PLUMB_OK, "%s",
-			err.text);
+		ck_assert_msg(plumb_device_open(PLUMB_DEVICE_SIMT, &options, &st_devices[seed_index], &err) == PLUMB_OK,
+			"%s", err.text);
 	return st_devices[seed_index];
 }
 

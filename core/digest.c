@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT */
+#include "core/digest.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* splitmix64's finaliser: every input bit reaches every output bit. */
+static uint64_t scramble(uint64_t z)
+{
+	z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+	z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+	return z ^ (z >> 31);
+}
+
+struct row_hash {
+	uint64_t lane[2];
+};
+
+static void start(struct row_hash *h, uint64_t a, uint64_t b)
+{
+	h->lane[0] = scramble(a * 0x9E3779B97F4A7C15u + b + 1);
+	h->lane[1] = scramble(b * 0xD1B54A32D192ED03u + a + 2);
+}
+
+static void feed(struct row_hash *h, uint64_t value)
+{
+	h->lane[0] = (h->lane[0] ^ value) * 0x9E3779B97F4A7C15u;
+	h->lane[0] ^= h->lane[0] >> 32;
+	h->lane[1] = (h->lane[1] + value) * 0xD1B54A32D192ED03u;
+	h->lane[1] ^= h->lane[1] >> 29;
+}
+
+static void finish(struct plumb_digest *d, const struct row_hash *h, int64_t values)
+{
+	d->sum[0] += scramble(h->lane[0]);
+	d->sum[1] += scramble(h->lane[1]);
+	d->values += values;
+}
+
+static void feed_f32(struct row_hash *h, const float *x, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++) {
+		uint32_t bits;
+		memcpy(&bits, &x[i], sizeof bits);
+		feed(h, isnan(x[i]) ? 0x7fc00000u : bits);
+	}
+}
+
+static void feed_operand(struct row_hash *h, enum plumb_kind kind, const void *data, int64_t first, int64_t n)
+{
+	switch (kind) {
+	case PLUMB_KIND_F32:
+		feed_f32(h, (const float *)data + first, n);
+		break;
+	case PLUMB_KIND_I32:
+		for (int64_t i = first; i < first + n; i++)
+			feed(h, (uint64_t)(int64_t)((const int32_t *)data)[i]);
+		break;
+	default: /* i64; outputs have no other kind */
+		for (int64_t i = first; i < first + n; i++)
+			feed(h, (uint64_t)((const int64_t *)data)[i]);
+		break;
+	}
+}
+
+void plumb_digest_call(struct plumb_digest *d, const struct plumb_call *call)
+{
+	const struct plumb_op_info *info = &plumb_ops[call->op];
+	struct plumb_extent extent = {.T = call->T, .capacity = call->env->capacity};
+
+	for (int i = 0; i < info->operands; i++) {
+		const struct plumb_operand *o = &info->operand[i];
+		void *data;
+		memcpy(&data, (const char *)call->args + o->offset, sizeof data);
+		if (o->role != PLUMB_OUT || !data)
+			continue;
+		int64_t width = plumb_shape_count(o->shape, call->env->cfg, &extent) / call->T; /* outputs are (T, ...) */
+		for (int64_t t = 0; t < call->T; t++) {
+			struct row_hash h;
+			start(&h, (uint64_t)call->op << 32 | (uint64_t)i << 16 | (uint64_t)call->site << 8,
+				(uint64_t)call->layer << 32 | (uint64_t)(call->position + t));
+			feed_operand(&h, o->kind, data, t * width, width);
+			finish(d, &h, width);
+		}
+	}
+}
+
+/* A part of the state, by a number that no op has. */
+static void add_state(
+	struct plumb_digest *d, int part, int layer, int64_t row, enum plumb_kind kind, const void *data, int64_t n)
+{
+	struct row_hash h;
+	start(&h, (uint64_t)(PLUMB_OP_COUNT + part) << 32, (uint64_t)layer << 40 | (uint64_t)row);
+	feed_operand(&h, kind, data, 0, n);
+	finish(d, &h, n);
+}
+
+static void add_cache(struct plumb_digest *d, int part, int layer, const struct plumb_cache *c, int64_t rows, float *row)
+{
+	for (int64_t r = 0; r < rows; r++) {
+		plumb_cache_get(c, r, row);
+		add_state(d, part, layer, r, PLUMB_KIND_F32, row, c->width);
+	}
+}
+
+/* Rings go in by position, so the digest says nothing of how they are laid out. */
+static void add_ring(struct plumb_digest *d, int part, int layer, const float *ring, int64_t rows, int64_t width, int64_t position)
+{
+	for (int64_t p = position > rows ? position - rows : 0; p < position; p++)
+		add_state(d, part, layer, p, PLUMB_KIND_F32, ring + p % rows * width, width);
+}
+
+void plumb_digest_state(struct plumb_digest *d, struct plumb_decoder *decoder)
+{
+	const struct plumb_config *cfg = plumb_decoder_env(decoder)->cfg;
+	int64_t position = plumb_decoder_position(decoder);
+	int64_t widest = cfg->kv_heads * cfg->head_dim > cfg->index_dim ? cfg->kv_heads * cfg->head_dim : cfg->index_dim;
+	float *row = malloc((size_t)widest * sizeof *row);
+
+	for (int l = 0; l < cfg->layers && row; l++) {
+		const struct plumb_layer_state *s = plumb_decoder_state(decoder, l);
+		if (cfg->kind[l] == PLUMB_LAYER_GDN) {
+			add_ring(d, 0, l, s->gdn.window, cfg->gdn_conv_taps, plumb_gdn_channels(cfg), position);
+			add_state(d, 1, l, 0, PLUMB_KIND_F32, s->gdn.s,
+				cfg->gdn_value_heads * cfg->gdn_value_dim * cfg->gdn_key_dim);
+		} else {
+			add_cache(d, 2, l, &s->attention.keys, position, row);
+			add_cache(d, 3, l, &s->attention.values, position, row);
+			add_cache(d, 4, l, &s->attention.raw_keys, position, row);
+			add_cache(d, 5, l, &s->attention.block_keys, position / cfg->block_tokens, row);
+		}
+		if (plumb_ple_of_layer(cfg, l) >= 0) {
+			if (plumb_ple_history(cfg) > 0)
+				add_ring(d, 6, l, s->ple.window, plumb_ple_history(cfg), cfg->streams * cfg->hidden, position);
+			add_state(d, 7, l, 0, PLUMB_KIND_I64, s->ple.history, cfg->ngram - 1);
+		}
+	}
+	if (!row) /* a digest without the state must not look like one with it */
+		d->sum[0] = d->sum[1] = UINT64_MAX;
+	free(row);
+}
+
+const char *plumb_digest_show(const struct plumb_digest *d, char text[33])
+{
+	snprintf(text, 33, "%016" PRIx64 "%016" PRIx64, d->sum[0], d->sum[1]);
+	return text;
+}

@@ -1,0 +1,515 @@
+/* SPDX-License-Identifier: MIT */
+/* The program as a user meets it: exit statuses, messages, reports, and bad input of every kind. */
+#include <cJSON.h>
+#include <check.h>
+#include <hdf5.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/support/random_checkpoint.h"
+#include "tests/support/scratch.h"
+
+#define TINY PLUMB_GOLDEN_DIR "/tiny/tiny.h5"
+#define CHECKPOINT PLUMB_GOLDEN_DIR "/tiny/checkpoint"
+
+struct result {
+	int status;
+	char out[1 << 16];
+	char err[4096];
+};
+
+static char dir[SCRATCH_PATH];
+
+static void setup(void)
+{
+	scratch_make(dir);
+}
+static void teardown(void)
+{
+	scratch_remove(dir);
+}
+
+static void slurp(const char *name, char *text, size_t size)
+{
+	char path[SCRATCH_PATH];
+	FILE *f = fopen(scratch_path(path, dir, name), "rb");
+	size_t n = f ? fread(text, 1, size - 1, f) : 0;
+	text[n] = '\0';
+	if (f)
+		fclose(f);
+}
+
+/* Run the program with a formatted command line. */
+__attribute__((format(printf, 2, 3))) static void plumb(struct result *r, const char *format, ...)
+{
+	char args[2048], line[4096];
+	va_list ap;
+
+	va_start(ap, format);
+	vsnprintf(args, sizeof args, format, ap);
+	va_end(ap);
+	snprintf(line, sizeof line, "'%s' %s >'%s/out' 2>'%s/err' </dev/null", PLUMB_PROGRAM, args, dir, dir);
+	int status = system(line);
+	ck_assert_msg(WIFEXITED(status), "killed: %s", args);
+	r->status = WEXITSTATUS(status);
+	slurp("out", r->out, sizeof r->out);
+	slurp("err", r->err, sizeof r->err);
+}
+
+static void expect(const struct result *r, int status)
+{
+	ck_assert_msg(r->status == status, "exit status %d, expected %d\nstdout: %.600s\nstderr: %s", r->status, status, r->out,
+		r->err);
+}
+
+/* Bad input: exit status 2, one line that names all the words, nothing of it on standard output. */
+static void expect_bad(const struct result *r, const char *first, const char *second)
+{
+	expect(r, 2);
+	const char *end = strchr(r->err, '\n');
+	ck_assert_msg(end && end[1] == '\0', "not one line: '%s'", r->err);
+	ck_assert_msg(strstr(r->err, first) && strstr(r->err, second), "'%s' does not name '%s' and '%s'", r->err, first, second);
+}
+
+START_TEST(help_and_usage)
+{
+	struct result r;
+	plumb(&r, "--help");
+	expect(&r, 0);
+	ck_assert_ptr_nonnull(strstr(r.out, "check"));
+	plumb(&r, "--version");
+	expect(&r, 0);
+	plumb(&r, "%s", "");
+	expect(&r, 2);
+	plumb(&r, "frobnicate");
+	expect_bad(&r, "frobnicate", "--help");
+	static const char *const commands[] = {"check", "run", "list"};
+	for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+		plumb(&r, "%s --help", commands[i]);
+		expect(&r, 0);
+		ck_assert_msg(strstr(r.out, "examples:") && strstr(r.out, "exit status"), "%s", r.out);
+		plumb(&r, "%s --nonsense", commands[i]);
+		expect_bad(&r, "--nonsense", "--help");
+	}
+	plumb(&r, "check");
+	expect_bad(&r, "golden file", "usage");
+	plumb(&r, "check " TINY);
+	expect_bad(&r, "--checkpoint", "");
+	plumb(&r, "check " TINY " --checkpoint");
+	expect_bad(&r, "--checkpoint", "DIR");
+	plumb(&r, "check " TINY " another --checkpoint " CHECKPOINT);
+	expect_bad(&r, "another", "usage");
+	static const char *const wrong[][2] = {
+		{"--set cuda", "--set"}, {"--policy f16", "--policy"}, {"--ties upper", "--ties"}, {"--view side", "--view"},
+		{"--layers 3-1", "layers"}, {"--layers 4", "layers"}, {"--layers x", "layers"}, {"--mode fast", "--mode"},
+		{"--threads -1", "--threads"}, {"--threads 2x", "--threads"}, {"--op nothing=ref", "nothing"},
+		{"--op gdn_conv", "--op"}, {"--op gdn_conv@9=ref", "layers"}, {"--quiet=1", "--quiet"},
+		{"--tolerances /nonexistent/t.json", "t.json"},
+	};
+	for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+		plumb(&r, "check " TINY " --checkpoint " CHECKPOINT " %s", wrong[i][0]);
+		expect_bad(&r, wrong[i][1], "");
+	}
+}
+END_TEST
+
+START_TEST(list)
+{
+	struct result r;
+	plumb(&r, "list ops");
+	expect(&r, 0);
+	ck_assert_ptr_nonnull(strstr(r.out, "gdn_recurrence"));
+	plumb(&r, "list gdn_recurrence");
+	expect(&r, 0);
+	ck_assert_ptr_nonnull(strstr(r.out, "(Hv Dv Dk)"));
+	plumb(&r, "list tolerances");
+	expect(&r, 0);
+	ck_assert_ptr_nonnull(strstr(r.out, "1e-06"));
+	plumb(&r, "list nothing");
+	expect_bad(&r, "nothing", "usage");
+}
+END_TEST
+
+/* The acceptance run: both policies, both tie rules, both views. */
+START_TEST(tiny_passes)
+{
+	struct result r;
+	static const char *const policy[] = {"f32", "bf16"}, *const ties[] = {"torch", "lower"};
+	plumb(&r, "check " TINY " --checkpoint " CHECKPOINT " --policy %s --ties %s --verbose", policy[_i / 2], ties[_i % 2]);
+	expect(&r, 0);
+	ck_assert_ptr_null(strstr(r.out, "FAIL"));
+	ck_assert_ptr_nonnull(strstr(r.out, "layer03") ? r.out : strstr(r.out, "qsa/selected_mask"));
+	ck_assert_ptr_null(strstr(r.out, "\033")); /* no colours in a file */
+	if (_i / 2 == 0)
+		ck_assert_ptr_nonnull(strstr(r.out, "greedy"));
+}
+END_TEST
+
+static cJSON *read_json(const char *path)
+{
+	size_t size;
+	char *text = scratch_read(path, &size);
+	cJSON *j = cJSON_ParseWithLength(text, size);
+	ck_assert_msg(j != NULL, "%s is no JSON", path);
+	free(text);
+	return j;
+}
+
+static double number(const cJSON *o, const char *name)
+{
+	const cJSON *n = cJSON_GetObjectItemCaseSensitive(o, name);
+	ck_assert_msg(cJSON_IsNumber(n), "no number %s", name);
+	return n->valuedouble;
+}
+
+/* The figures, asserted from the JSON: every float tensor, local <= 1e-6, propagated <= 1e-5, choices equal. */
+START_TEST(json_report)
+{
+	struct result r;
+	char path[SCRATCH_PATH];
+	int floats = 0, choices = 0;
+
+	scratch_path(path, dir, "report.json");
+	plumb(&r, "check " TINY " --checkpoint " CHECKPOINT " --json '%s' --quiet", path);
+	expect(&r, 0);
+	cJSON *j = read_json(path), *view, *item;
+	ck_assert(cJSON_IsTrue(cJSON_GetObjectItem(j, "pass")));
+	cJSON_ArrayForEach(view, cJSON_GetObjectItem(j, "views")) {
+		bool local = strcmp(cJSON_GetStringValue(cJSON_GetObjectItem(view, "view")), "local") == 0;
+		cJSON_ArrayForEach(item, cJSON_GetObjectItem(view, "items")) {
+			const cJSON *l2 = cJSON_GetObjectItem(item, "relative_l2"), *rows = cJSON_GetObjectItem(item, "rows");
+			ck_assert(cJSON_IsTrue(cJSON_GetObjectItem(item, "pass")));
+			if (l2) {
+				floats++;
+				ck_assert_msg(l2->valuedouble <= (local ? 1e-6 : 1e-5), "%s", cJSON_Print(item));
+			} else if (rows) {
+				choices++;
+				ck_assert(number(item, "equal") == rows->valuedouble);
+			}
+		}
+	}
+	ck_assert_int_eq(floats, 85 + 86); /* with the mask 87 under /fp32; decode_logits in the propagated view */
+	ck_assert_int_eq(choices, 2 * 5);
+	cJSON_Delete(j);
+}
+END_TEST
+
+START_TEST(junit_report)
+{
+	struct result r;
+	char path[SCRATCH_PATH];
+	size_t size;
+
+	scratch_path(path, dir, "report.xml");
+	plumb(&r, "check " TINY " --checkpoint " CHECKPOINT " --junit '%s' --quiet --view local", path);
+	expect(&r, 0);
+	char *text = scratch_read(path, &size);
+	ck_assert_ptr_nonnull(strstr(text, "<testsuite name=\"local\" tests=\"91\" failures=\"0\""));
+	ck_assert_ptr_nonnull(strstr(text, "name=\"layer00/gdn/recurrence\"/>"));
+	free(text);
+	plumb(&r, "check " TINY " --checkpoint " CHECKPOINT " --junit '%s/no/such/folder.xml' --quiet", dir);
+	expect_bad(&r, "folder.xml", "cannot write");
+}
+END_TEST
+
+/* Layers and views choose what is compared; nothing left to compare is a failure, not a pass. */
+START_TEST(selection_of_layers)
+{
+	struct result r;
+	plumb(&r, "check " TINY " --checkpoint " CHECKPOINT " --layers 3 --view local --verbose");
+	expect(&r, 0);
+	ck_assert_ptr_nonnull(strstr(r.out, "attention/gated"));
+	ck_assert_ptr_null(strstr(r.out, "gdn/output"));
+	plumb(&r, "check " TINY " --checkpoint " CHECKPOINT " --layers out --view propagated --verbose");
+	expect(&r, 0);
+	ck_assert_ptr_nonnull(strstr(r.out, "decode_logits"));
+	ck_assert_ptr_null(strstr(r.out, "moe/output"));
+}
+END_TEST
+
+START_TEST(run_command)
+{
+	struct result r;
+	plumb(&r, "run --checkpoint " CHECKPOINT " --tokens 5,17,42 --steps 4");
+	expect(&r, 0);
+	ck_assert_int_eq(strspn(r.out, "0123456789,"), strlen(r.out) - 1);
+	plumb(&r, "run --checkpoint " CHECKPOINT " --tokens 5,17,42 --steps 4 --policy bf16 --threads 1 --page-seed 9");
+	expect(&r, 0);
+	static const char *const wrong[][2] = {
+		{"--tokens 5,320", "320"}, {"--tokens 5,,7", "--tokens"}, {"--tokens 5,-1", "--tokens"}, {"--tokens ,", "--tokens"},
+		{"--tokens 99999999999", "--tokens"}, {"", "--tokens"}, {"--tokens 1 --capacity 100000", "capacity"},
+		{"--tokens 1,2,3 --capacity 1 --steps 80", "capacity"}, {"--tokens 1 --steps x", "--steps"},
+	};
+	for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+		plumb(&r, "run --checkpoint " CHECKPOINT " %s", wrong[i][0]);
+		expect_bad(&r, wrong[i][1], "");
+	}
+	plumb(&r, "run --tokens 1");
+	expect_bad(&r, "--checkpoint", "");
+	plumb(&r, "run --checkpoint '%s' --tokens 1", dir);
+	expect_bad(&r, "config.json", "");
+}
+END_TEST
+
+/* The greedy tokens of the golden, through the other command. */
+START_TEST(run_agrees_with_golden)
+{
+	struct result r;
+	char prompt[1024] = "", wanted[512] = "";
+	int64_t id[56], greedy[24];
+	hid_t f = H5Fopen(TINY, H5F_ACC_RDONLY, H5P_DEFAULT);
+	hid_t a = H5Dopen2(f, "input_ids", H5P_DEFAULT), b = H5Dopen2(f, "fp32/greedy", H5P_DEFAULT);
+
+	H5Dread(a, H5T_NATIVE_INT64, H5S_ALL, H5S_ALL, H5P_DEFAULT, id);
+	H5Dread(b, H5T_NATIVE_INT64, H5S_ALL, H5S_ALL, H5P_DEFAULT, greedy);
+	H5Dclose(a);
+	H5Dclose(b);
+	H5Fclose(f);
+	for (int i = 0; i < 56; i++)
+		sprintf(prompt + strlen(prompt), "%s%lld", i ? "," : "", (long long)id[i]);
+	for (int i = 0; i < 24; i++)
+		sprintf(wanted + strlen(wanted), "%s%lld", i ? "," : "", (long long)greedy[i]);
+	plumb(&r, "run --checkpoint " CHECKPOINT " --ties torch --steps 24 --tokens %s", prompt);
+	expect(&r, 0);
+	ck_assert_msg(strncmp(r.out, wanted, strlen(wanted)) == 0, "%s, expected %s", r.out, wanted);
+}
+END_TEST
+
+/* ---- bad files, through the program ---- */
+
+static void copy(const char *from, const char *name)
+{
+	size_t size;
+	char *data = scratch_read(from, &size);
+	scratch_write(dir, name, data, size);
+	free(data);
+}
+
+/* A copy of the tiny checkpoint in dir/ckpt, with config.json edited: the first `from` becomes `to`. */
+static void edited_config(const char *from, const char *to)
+{
+	char path[SCRATCH_PATH], target[SCRATCH_PATH];
+	size_t size;
+	char *text = scratch_read(CHECKPOINT "/config.json", &size), *at = strstr(text, from);
+
+	mkdir(scratch_path(path, dir, "ckpt"), 0777);
+	ck_assert_ptr_nonnull(at);
+	char *edited = malloc(size + strlen(to) + 1);
+	sprintf(edited, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+	scratch_write(path, "config.json", edited, (size_t)-1);
+	free(edited);
+	free(text);
+	if (access(scratch_path(target, path, "model.safetensors"), F_OK) != 0)
+		ck_assert_int_eq(symlink(CHECKPOINT "/model.safetensors", target), 0);
+}
+
+START_TEST(bad_configs)
+{
+	struct result r;
+	static const char *const edit[][3] = {
+		{"\"num_key_value_heads\": 2", "\"num_key_value_heads\": 5", "num_key_value_heads"},
+		{"\"indexer_budget\": 16", "\"indexer_budget\": 18", "indexer_budget"},
+		{"\"output_gate_type\": \"sigmoid\"", "\"output_gate_type\": \"tanh\"", "output_gate_type"},
+		{"\"linear_num_value_heads\": 6", "\"linear_num_value_heads\": 5", "linear_num_value_heads"},
+		{"\"num_experts_per_tok\": 4", "\"num_experts_per_tok\": 17", "num_experts_per_tok"},
+		{"\"vocab_size\": 320", "\"vocab_size\": 320, \"vocab_size\": 320", "vocab_size"},
+		{"\"vocab_size\": 320", "\"vocab_size\": \"320\"", "vocab_size"},
+		{"\"qwen_sparse_attention\"", "\"sliding_attention\"", "layer_types"},
+		{"\"hidden_size\": 64", "\"hidden_size\": 128", "expected"},
+		{"{", "{{", "config.json"},
+	};
+	for (size_t i = 0; i < sizeof edit / sizeof edit[0]; i++) {
+		edited_config(edit[i][0], edit[i][1]);
+		plumb(&r, "check " TINY " --checkpoint '%s/ckpt'", dir);
+		expect_bad(&r, edit[i][2], dir);
+	}
+	/* nothing wrong with the helper: an edit that changes nothing that matters passes */
+	edited_config("\"initializer_range\": 0.02", "\"initializer_range\": 0.03");
+	plumb(&r, "check " TINY " --checkpoint '%s/ckpt' --quiet", dir);
+	expect(&r, 0);
+}
+END_TEST
+
+START_TEST(bad_checkpoints)
+{
+	struct result r;
+	char path[SCRATCH_PATH];
+	size_t size;
+	char *model = scratch_read(CHECKPOINT "/model.safetensors", &size);
+
+	mkdir(scratch_path(path, dir, "ckpt"), 0777);
+	copy(CHECKPOINT "/config.json", "ckpt/config.json");
+	plumb(&r, "run --checkpoint '%s/ckpt' --tokens 1", dir);
+	expect_bad(&r, "safetensors", dir);
+	static const size_t cut[] = {0, 4, 8, 100, 20000};
+	for (size_t i = 0; i < sizeof cut / sizeof cut[0]; i++) {
+		scratch_write(path, "model.safetensors", model, cut[i]);
+		plumb(&r, "run --checkpoint '%s/ckpt' --tokens 1", dir);
+		expect_bad(&r, "model.safetensors", dir);
+	}
+	scratch_write(path, "model.safetensors", model, size - 1);
+	plumb(&r, "run --checkpoint '%s/ckpt' --tokens 1", dir);
+	expect_bad(&r, "model.safetensors", dir);
+	/* a header that claims more than the file */
+	model[7] = 0x7f;
+	scratch_write(path, "model.safetensors", model, size);
+	plumb(&r, "run --checkpoint '%s/ckpt' --tokens 1", dir);
+	expect_bad(&r, "model.safetensors", dir);
+	free(model);
+	/* an index that leaves the folder */
+	unlink(scratch_path(path, dir, "ckpt/model.safetensors"));
+	scratch_write(dir, "ckpt/model.safetensors.index.json",
+		"{\"weight_map\": {\"lm_head.weight\": \"../evil.safetensors\"}}", (size_t)-1);
+	plumb(&r, "run --checkpoint '%s/ckpt' --tokens 1", dir);
+	expect_bad(&r, "evil.safetensors", "index.json");
+	plumb(&r, "run --checkpoint /nonexistent/folder --tokens 1");
+	expect_bad(&r, "/nonexistent/folder", "");
+}
+END_TEST
+
+/* Goldens: truncated, without what is needed, of another model, with tokens beyond the vocabulary. */
+START_TEST(bad_goldens)
+{
+	struct result r;
+	size_t size;
+	char *data = scratch_read(TINY, &size), path[SCRATCH_PATH];
+
+	for (int i = 0; i < 8; i++) {
+		scratch_write(dir, "cut.h5", data, size * (size_t)i / 8);
+		plumb(&r, "check '%s/cut.h5' --checkpoint " CHECKPOINT, dir);
+		expect_bad(&r, "cut.h5", "");
+	}
+	free(data);
+	plumb(&r, "check /nonexistent/g.h5 --checkpoint " CHECKPOINT);
+	expect_bad(&r, "g.h5", "");
+
+	/* no group of the policy */
+	copy(TINY, "edit.h5");
+	hid_t f = H5Fopen(scratch_path(path, dir, "edit.h5"), H5F_ACC_RDWR, H5P_DEFAULT);
+	H5Ldelete(f, "bf16", H5P_DEFAULT);
+	H5Fclose(f);
+	plumb(&r, "check '%s' --checkpoint " CHECKPOINT " --policy bf16", path);
+	expect_bad(&r, "/bf16", "edit.h5");
+
+	/* a token beyond the vocabulary */
+	f = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT);
+	hid_t d = H5Dopen2(f, "input_ids", H5P_DEFAULT);
+	int64_t id[56];
+	H5Dread(d, H5T_NATIVE_INT64, H5S_ALL, H5S_ALL, H5P_DEFAULT, id);
+	id[7] = 320;
+	H5Dwrite(d, H5T_NATIVE_INT64, H5S_ALL, H5S_ALL, H5P_DEFAULT, id);
+	H5Dclose(d);
+	H5Fclose(f);
+	plumb(&r, "check '%s' --checkpoint " CHECKPOINT, path);
+	expect_bad(&r, "input_ids[7] is 320", "vocab_size");
+
+	/* checkpoint of another model */
+	struct plumb_config cfg = random_checkpoint_smallest();
+	char other[SCRATCH_PATH];
+	mkdir(scratch_path(other, dir, "other"), 0777);
+	random_checkpoint_write(other, &cfg, &(struct random_checkpoint){.seed = 1, .format = PLUMB_BF16});
+	plumb(&r, "check " TINY " --checkpoint '%s'", other);
+	expect(&r, 2);
+	ck_assert_msg(strstr(r.err, "tiny.h5") != NULL, "%s", r.err);
+}
+END_TEST
+
+/* One number of the golden changed, in each kind of tensor: the check must name it. */
+static void changed_golden(const char *dataset, int64_t element, double add, int status, const char *word)
+{
+	struct result r;
+	char path[SCRATCH_PATH];
+
+	copy(TINY, "edit.h5");
+	hid_t f = H5Fopen(scratch_path(path, dir, "edit.h5"), H5F_ACC_RDWR, H5P_DEFAULT);
+	hid_t d = H5Dopen2(f, dataset, H5P_DEFAULT), space = H5Dget_space(d);
+	hssize_t n = H5Sget_simple_extent_npoints(space);
+	double *v = malloc((size_t)n * sizeof *v);
+	H5Dread(d, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, v);
+	v[element] += add;
+	H5Dwrite(d, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, v);
+	free(v);
+	H5Sclose(space);
+	H5Dclose(d);
+	H5Fclose(f);
+	plumb(&r, "check '%s' --checkpoint " CHECKPOINT " %s", path, strncmp(dataset, "bf16", 4) == 0 ? "--policy bf16" : "");
+	expect(&r, status);
+	ck_assert_msg(strstr(r.out, word) != NULL, "nothing of '%s' in: %s", word, r.out);
+}
+
+START_TEST(changed_goldens_are_found)
+{
+	static const struct {
+		const char *dataset;
+		int64_t element;
+		double add;
+	} change[] = {
+		{"fp32/layer00/gdn/recurrence", 777, 1e-3}, {"fp32/layer01/ple/output", 5000, 2e-3},
+		{"fp32/layer02/moe/output", 3000, 1e-3}, {"fp32/layer03/state/keys", 100, 2e-3},
+		{"fp32/layer01/state/conv_states1", 9, 1e-2}, {"fp32/layer01/state/conv_states2", 0, 1},
+		{"fp32/layer00/state/recurrent_states0", 3, 1e-3}, {"fp32/logits", 17000, 1e-2},
+		{"fp32/decode_logits", 6000, 1e-2}, {"fp32/greedy", 23, 1}, {"fp32/layer02/moe/router/experts", 11, 1},
+		{"fp32/layer03/qsa/selected_mask", 55 * 56 + 3, 3.4028234663852886e38}, {"fp32/embed/output", 1, 1e-6},
+		{"bf16/layer00/attn_hc/mixed", 70, 0.0625}, {"bf16/layer02/moe/shared/output", 999, 0.0625},
+		{"bf16/layer03/attention/gated", 400, 0.0625},
+	};
+	const char *name = strchr(change[_i].dataset, '/') + 1;
+	changed_golden(change[_i].dataset, change[_i].element, change[_i].add, 1, name);
+}
+END_TEST
+
+/* NaN in the golden is never within tolerance. */
+START_TEST(nan_in_golden)
+{
+	changed_golden("fp32/layer00/moe/output", 5, strtod("nan", NULL), 1, "moe/output");
+}
+END_TEST
+
+/* A dataset that no op writes is not passed over. */
+START_TEST(unknown_dataset)
+{
+	struct result r;
+	char path[SCRATCH_PATH];
+
+	copy(TINY, "edit.h5");
+	hid_t f = H5Fopen(scratch_path(path, dir, "edit.h5"), H5F_ACC_RDWR, H5P_DEFAULT);
+	H5Lmove(f, "fp32/layer00/gdn/output", H5L_SAME_LOC, "fp32/layer00/gdn/ouput", H5P_DEFAULT, H5P_DEFAULT);
+	H5Fclose(f);
+	plumb(&r, "check '%s' --checkpoint " CHECKPOINT, path);
+	expect(&r, 1);
+	ck_assert_msg(strstr(r.out, "gdn/ouput") != NULL, "%s", r.out);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("cli");
+	TCase *c = tcase_create("program");
+	tcase_set_timeout(c, 300);
+	tcase_add_checked_fixture(c, setup, teardown);
+	tcase_add_test(c, help_and_usage);
+	tcase_add_test(c, list);
+	tcase_add_loop_test(c, tiny_passes, 0, 4);
+	tcase_add_test(c, json_report);
+	tcase_add_test(c, junit_report);
+	tcase_add_test(c, selection_of_layers);
+	tcase_add_test(c, run_command);
+	tcase_add_test(c, run_agrees_with_golden);
+	tcase_add_test(c, bad_configs);
+	tcase_add_test(c, bad_checkpoints);
+	tcase_add_test(c, bad_goldens);
+	tcase_add_loop_test(c, changed_goldens_are_found, 0, 16);
+	tcase_add_test(c, nan_in_golden);
+	tcase_add_test(c, unknown_dataset);
+	suite_add_tcase(s, c);
+	SRunner *r = srunner_create(s);
+	srunner_run_all(r, CK_NORMAL);
+	int failed = srunner_ntests_failed(r), ran = srunner_ntests_run(r);
+	srunner_free(r);
+	return failed == 0 && ran > 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: MIT */
+/* State that stays on the device, and the captured graph: the same bits as a decoder whose every call is copied, whatever is
+ * changed in place between two replays. On simt (graphs run eagerly there, with and without memory of its own) and, built with
+ * PLUMB_TEST_GPU, on cuda; without a GPU that one says so and ends with 77. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "opt/device.h"
+#include "opt/graph.h"
+#include "opt/guard.h"
+#include "tests/support/decode.h"
+
+enum { TOKENS = 26 };
+
+static struct plumb_error err;
+
+#ifdef PLUMB_TEST_GPU
+enum { DEVICES = 1, RECORDED = 1 };
+#else
+enum { DEVICES = 2, RECORDED = 0 };
+#endif
+
+static struct plumb_device *open_device(int i)
+{
+	struct plumb_device_options options = {.own_memory = i == 1};
+	struct plumb_device *d = NULL;
+	enum plumb_device_kind kind = RECORDED ? PLUMB_DEVICE_CUDA : PLUMB_DEVICE_SIMT;
+
+	ck_assert_msg(plumb_device_open(kind, &options, &d, &err) == PLUMB_OK, "%s", err.text);
+	return d;
+}
+
+/* What a test works with: a decoder on the device with a graph, and one on host memory that says what is right. */
+struct pair {
+	struct plumb_checkpoint *checkpoint;
+	const struct plumb_model *model;
+	struct plumb_decoder_options options;
+	struct plumb_device *device, *host;
+	struct plumb_decoder *decoder, *truth;
+	struct plumb_graph *graph;
+};
+
+static struct pair pair_make(int device, enum plumb_policy policy)
+{
+	struct pair p = {.checkpoint = decode_tiny(),
+		.options = {.capacity = 64, .page_tokens = 8, .page_seed = 9, .policy = policy}};
+
+	p.model = plumb_checkpoint_model(p.checkpoint);
+	p.device = open_device(device);
+	ck_assert_int_eq(plumb_device_open(PLUMB_DEVICE_SIMT, NULL, &p.host, &err), PLUMB_OK);
+	p.decoder = decode_create(p.model, plumb_device_set(p.device), p.device, &p.options);
+	p.truth = decode_create(p.model, plumb_device_set(p.host), p.host, &p.options);
+	ck_assert_msg(plumb_graph_create(p.decoder, p.device, &p.graph, &err) == PLUMB_OK, "%s", err.text);
+	return p;
+}
+
+static void pair_free(struct pair *p)
+{
+	plumb_graph_destroy(p->graph);
+	plumb_decoder_destroy(p->decoder);
+	plumb_decoder_destroy(p->truth);
+	plumb_device_close(p->device);
+	plumb_device_close(p->host);
+	plumb_checkpoint_close(p->checkpoint);
+}
+
+/* The same token through both; the argmax must agree, and, asked for, the logits. */
+static void step(struct pair *p, int32_t token, bool look)
+{
+	int32_t next = -2;
+	const float *logits = NULL;
+
+	ck_assert_msg(plumb_graph_step(p->graph, token, &next, &err) == PLUMB_OK, "%s", err.text);
+	decode_step(p->truth, &token, 1);
+	ck_assert_int_eq(next, plumb_decoder_tokens(p->truth)[0]);
+	ck_assert_int_eq(next, plumb_decoder_tokens(p->decoder)[0]);
+	ck_assert_int_eq(plumb_decoder_position(p->decoder), plumb_decoder_position(p->truth));
+	if (!look)
+		return;
+	ck_assert_msg(plumb_graph_logits(p->graph, &logits, &err) == PLUMB_OK, "%s", err.text);
+	ck_assert_ptr_eq(logits, plumb_decoder_logits(p->decoder));
+	ck_assert_msg(decode_logits(p->decoder) == decode_logits(p->truth), "position %lld: the logits differ",
+		(long long)plumb_decoder_position(p->truth));
+}
+
+static void same_state(struct pair *p)
+{
+	ck_assert_msg(plumb_graph_download_state(p->graph, &err) == PLUMB_OK, "%s", err.text);
+	ck_assert_msg(decode_state(p->decoder) == decode_state(p->truth), "the state differs at position %lld",
+		(long long)plumb_decoder_position(p->truth));
+}
+
+START_TEST(graph_equals_eager)
+{
+	struct pair p = pair_make(_i % DEVICES, _i / DEVICES ? PLUMB_POLICY_BF16 : PLUMB_POLICY_F32);
+
+	for (int t = 0; t < TOKENS; t++)
+		step(&p, decode_token(&p.model->cfg, t), t % 3 == 0);
+	same_state(&p);
+	ck_assert_int_eq(plumb_graph_captures(p.graph), RECORDED);
+	ck_assert_int_eq(plumb_graph_replays(p.graph), RECORDED ? TOKENS - 1 : 0);
+	pair_free(&p);
+}
+END_TEST
+
+/* A prompt in copied calls, then the graph; copied calls in between; state looked at in between. */
+START_TEST(state_changes_hands)
+{
+	struct pair p = pair_make(_i, PLUMB_POLICY_F32);
+	int32_t prompt[9];
+	int t = 0;
+
+	for (; t < 9; t++)
+		prompt[t] = decode_token(&p.model->cfg, t);
+	decode_step(p.decoder, prompt, 9);
+	decode_step(p.truth, prompt, 9);
+	for (; t < 13; t++)
+		step(&p, decode_token(&p.model->cfg, t), true);
+	for (; t < 16; t++) { /* not downloaded: the copied call takes it back */
+		int32_t token = decode_token(&p.model->cfg, t);
+		decode_step(p.decoder, &token, 1);
+		decode_step(p.truth, &token, 1);
+		ck_assert(decode_logits(p.decoder) == decode_logits(p.truth));
+	}
+	ck_assert(decode_state(p.decoder) == decode_state(p.truth));
+	for (; t < 19; t++)
+		step(&p, decode_token(&p.model->cfg, t), true);
+	same_state(&p);
+	for (; t < 21; t++)
+		step(&p, decode_token(&p.model->cfg, t), true);
+	/* state changed in place on the host */
+	same_state(&p);
+	for (int l = 0; l < p.model->cfg.layers; l++)
+		if (p.model->cfg.kind[l] == PLUMB_LAYER_GDN) {
+			plumb_decoder_state(p.decoder, l)->gdn.s[3] += 0.5f;
+			plumb_decoder_state(p.truth, l)->gdn.s[3] += 0.5f;
+		}
+	for (; t < TOKENS; t++)
+		step(&p, decode_token(&p.model->cfg, t), true);
+	same_state(&p);
+	ck_assert_int_le(plumb_graph_captures(p.graph), 1);
+	pair_free(&p);
+}
+END_TEST
+
+/* A reset forgets, on the device too; other tokens come next, at the same addresses. */
+START_TEST(reset_forgets)
+{
+	struct pair p = pair_make(_i, PLUMB_POLICY_BF16);
+
+	for (int round = 0; round < 3; round++) {
+		for (int t = 0; t < 7 + round; t++)
+			step(&p, decode_token(&p.model->cfg, t + 40 * round), t % 2 == 0);
+		if (round == 1)
+			same_state(&p);
+		plumb_decoder_reset(p.decoder);
+		plumb_decoder_reset(p.truth);
+		/* a copied call must not bring the old state back */
+		int32_t token = decode_token(&p.model->cfg, 70 + round);
+		if (round < 2) {
+			decode_step(p.decoder, &token, 1);
+			decode_step(p.truth, &token, 1);
+			ck_assert(decode_state(p.decoder) == decode_state(p.truth));
+		}
+	}
+	ck_assert_int_le(plumb_graph_captures(p.graph), 1);
+	pair_free(&p);
+}
+END_TEST
+
+/* Another decoder works on the device in between, with other shapes: scratch grows and moves, weights are the same. */
+START_TEST(others_use_the_device)
+{
+	struct pair p = pair_make(_i, PLUMB_POLICY_F32);
+	struct plumb_decoder_options options = {.capacity = 2048, .max_rows = 48, .all_logits = true};
+	struct plumb_decoder *other = decode_create(p.model, plumb_device_set(p.device), p.device, &options);
+	struct plumb_env env = {.err = &err, .device = p.device};
+	int32_t prompt[48];
+
+	for (int t = 0; t < 48; t++)
+		prompt[t] = decode_token(&p.model->cfg, 100 + t);
+	for (int t = 0; t < 6; t++)
+		step(&p, decode_token(&p.model->cfg, t), true);
+	decode_step(other, prompt, 48);
+	for (int slot = 0; slot < 8; slot++)
+		ck_assert_ptr_nonnull(plumb_device_scratch(&env, slot, (size_t)1 << 20));
+	ck_assert_ptr_nonnull(plumb_device_counters(&env, 100000));
+	for (int t = 6; t < 12; t++)
+		step(&p, decode_token(&p.model->cfg, t), true);
+	ck_assert_int_eq(plumb_graph_captures(p.graph), 2 * RECORDED);
+	ck_assert_int_eq(plumb_device_forget(p.device, &err), PLUMB_OK);
+	same_state(&p);
+	pair_free(&p);
+	plumb_decoder_destroy(other);
+}
+END_TEST
+
+/* Observers and guards look at host memory: steps are copied then, and give the same. */
+START_TEST(watched_steps)
+{
+	struct pair p = pair_make(_i, PLUMB_POLICY_F32);
+	struct plumb_guard *guard = NULL;
+
+	ck_assert_int_eq(plumb_guard_create(&guard, &err), PLUMB_OK);
+	ck_assert_int_eq(plumb_guard_watch(guard, p.device, &err), PLUMB_OK);
+	struct plumb_runner runner = plumb_guard_runner(guard);
+	for (int t = 0; t < 12; t++) {
+		plumb_decoder_run_through(p.decoder, t / 3 % 2 ? &runner : NULL);
+		step(&p, decode_token(&p.model->cfg, t), true);
+	}
+	same_state(&p);
+	pair_free(&p);
+	plumb_guard_destroy(guard);
+}
+END_TEST
+
+START_TEST(refusals)
+{
+	struct pair p = pair_make(_i, PLUMB_POLICY_F32);
+	struct plumb_decoder *elsewhere = decode_create(p.model, plumb_device_set(p.host), p.host, &p.options);
+	struct plumb_decoder *other = decode_create(p.model, plumb_device_set(p.device), p.device, &p.options);
+	struct plumb_graph *graph = NULL;
+	const float *logits;
+	int32_t next;
+
+	ck_assert_int_eq(plumb_graph_create(elsewhere, p.device, &graph, &err), PLUMB_BAD_INPUT);
+	ck_assert_msg(strstr(err.text, "embed of row 0 of the plan is not bound to the opt set") != NULL, "%s", err.text);
+	ck_assert_int_eq(plumb_graph_logits(p.graph, &logits, &err), PLUMB_BAD_INPUT);
+	ck_assert_msg(strstr(err.text, "no step has run") != NULL, "%s", err.text);
+	for (int t = 0; t < 3; t++) {
+		ck_assert_int_eq(plumb_graph_step(p.graph, -1, &next, &err), PLUMB_BAD_INPUT);
+		ck_assert_msg(strstr(err.text, "token 0 is -1") != NULL, "%s", err.text);
+		step(&p, decode_token(&p.model->cfg, t), true); /* nothing had run */
+	}
+	for (int t = 3; t < 64; t++)
+		step(&p, decode_token(&p.model->cfg, t), false);
+	ck_assert_int_eq(plumb_graph_step(p.graph, 1, &next, &err), PLUMB_BAD_INPUT);
+	ck_assert_msg(strstr(err.text, "pass the capacity of 64") != NULL, "%s", err.text);
+	same_state(&p);
+	if (RECORDED || _i == 1) {
+		ck_assert_int_eq(plumb_graph_create(other, p.device, &graph, &err), PLUMB_OK);
+		ck_assert_int_eq(plumb_graph_step(graph, 1, &next, &err), PLUMB_BAD_INPUT);
+		ck_assert_msg(strstr(err.text, "already holds the state of another decoder") != NULL, "%s", err.text);
+		plumb_graph_destroy(graph);
+	}
+	plumb_decoder_destroy(elsewhere);
+	plumb_decoder_destroy(other);
+	pair_free(&p);
+}
+END_TEST
+
+#ifdef PLUMB_TEST_GPU
+/* Whether there is a GPU, asked in a child: every test is a child too, and CUDA does not survive a fork. */
+static int probe(void)
+{
+	int status = PLUMB_BAD_INPUT;
+	pid_t child;
+
+	fflush(stdout);
+	child = fork();
+	if (child == 0) {
+		struct plumb_device *d = NULL;
+		status = plumb_device_open(PLUMB_DEVICE_CUDA, NULL, &d, &err);
+		printf("%s%s\n", status == PLUMB_OK ? "" : "SKIP test_graph_cuda: ",
+			status == PLUMB_OK ? plumb_device_description(d) : err.text);
+		plumb_device_close(d);
+		fflush(stdout);
+		_exit(status);
+	}
+	if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status))
+		return PLUMB_BAD_INPUT;
+	return WEXITSTATUS(status);
+}
+#endif
+
+int main(void)
+{
+	Suite *s = suite_create("graph");
+	TCase *t = tcase_create(RECORDED ? "cuda" : "simt");
+	int failed, ran;
+
+#ifdef PLUMB_TEST_GPU
+	int status = probe();
+	if (status != PLUMB_OK)
+		return status == PLUMB_NO_DEVICE ? 77 : 1;
+#endif
+	tcase_set_timeout(t, 300);
+	tcase_add_loop_test(t, graph_equals_eager, 0, 2 * DEVICES);
+	tcase_add_loop_test(t, state_changes_hands, 0, DEVICES);
+	tcase_add_loop_test(t, reset_forgets, 0, DEVICES);
+	tcase_add_loop_test(t, others_use_the_device, 0, DEVICES);
+	tcase_add_loop_test(t, watched_steps, 0, DEVICES);
+	tcase_add_loop_test(t, refusals, 0, DEVICES);
+	suite_add_tcase(s, t);
+	SRunner *runner = srunner_create(s);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	ran = srunner_ntests_run(runner);
+	srunner_free(runner);
+	return failed || !ran ? 1 : 0;
+}
