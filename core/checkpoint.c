@@ -14,6 +14,8 @@
 struct plumb_checkpoint {
 	struct plumb_shards *shards;
 	struct plumb_model model;
+	void **copy; /* aligned copies of tensors whose file does not align them */
+	size_t copies;
 };
 
 /* The first failure is kept in status; after it nothing is bound any more. */
@@ -22,6 +24,7 @@ struct binder {
 	const struct plumb_config *cfg;
 	const char *prefix; /* of every tensor but lm_head.weight */
 	bool *bound;        /* (tensors) has a role */
+	struct plumb_checkpoint *checkpoint; /* keeps the copies */
 	struct plumb_error *err;
 	int status;
 };
@@ -113,6 +116,28 @@ static const struct plumb_tensor *need(
 	return b->status ? NULL : t;
 }
 
+/* The bytes of a tensor at an address that its values can be read from. Writers pad the header so that the mapping serves;
+ * the format does not demand it, and a kernel cannot load from an odd address, so such a tensor is copied. */
+static const void *aligned(struct binder *b, const struct plumb_tensor *t, enum plumb_format format)
+{
+	struct plumb_checkpoint *c = b->checkpoint;
+	void **list, *copy;
+
+	if ((uintptr_t)t->data % plumb_format_row_bytes(format, 1) == 0)
+		return t->data;
+	list = realloc(c->copy, (c->copies + 1) * sizeof *list);
+	if (list)
+		c->copy = list;
+	copy = list ? malloc(t->bytes) : NULL;
+	if (!copy) {
+		b->status = plumb_fail(b->err, PLUMB_BAD_INPUT, "%s: out of memory for an aligned copy of tensor %s (%zu bytes)",
+			t->file, t->name, t->bytes);
+		return NULL;
+	}
+	c->copy[c->copies++] = copy;
+	return memcpy(copy, t->data, t->bytes);
+}
+
 static void bind_named(struct binder *b, struct plumb_weight *w, struct shape shape, const char *name)
 {
 	enum plumb_format format;
@@ -122,7 +147,7 @@ static void bind_named(struct binder *b, struct plumb_weight *w, struct shape sh
 	w->format = format;
 	w->rows = shape.rank == 1 ? 1 : shape.dim[0];
 	w->cols = shape.dim[shape.rank - 1];
-	w->data = t->data;
+	w->data = aligned(b, t, format);
 }
 
 /* Bind w to tensor PREFIX SITE.format. site: "" or what stands between, e.g. "layers.3.mlp.". */
@@ -428,6 +453,7 @@ static int bind_model(struct plumb_checkpoint *ck, struct plumb_error *err)
 		.cfg = c,
 		.prefix = find_prefix(ck->shards, c->nested),
 		.bound = calloc(ck->shards->tensors + 1, sizeof(bool)),
+		.checkpoint = ck,
 		.err = err,
 	};
 	m->layer = calloc((size_t)c->layers, sizeof *m->layer);
@@ -488,6 +514,9 @@ void plumb_checkpoint_close(struct plumb_checkpoint *checkpoint)
 		free(w->ple);
 	}
 	free(m->layer);
+	for (size_t i = 0; i < checkpoint->copies; i++)
+		free(checkpoint->copy[i]);
+	free(checkpoint->copy);
 	plumb_shards_close(checkpoint->shards);
 	free(checkpoint);
 }

@@ -28,7 +28,7 @@ void plumb_compare_begin(struct plumb_compare *cmp, int64_t expected)
 }
 
 void plumb_compare_shape(
-	struct plumb_compare *cmp, int rank, const int64_t *dim, int reference_rank, const int64_t *reference_dim)
+        struct plumb_compare *cmp, int rank, const int64_t *dim, int reference_rank, const int64_t *reference_dim)
 {
 	cmp->rank = rank;
 	cmp->reference_rank = reference_rank;
@@ -37,7 +37,7 @@ void plumb_compare_shape(
 	for (int i = 0; i < reference_rank && i < PLUMB_COMPARE_RANK; i++)
 		cmp->reference_dim[i] = reference_dim[i];
 	cmp->shape_differs = rank != reference_rank || rank < 0 || rank > PLUMB_COMPARE_RANK ||
-			     memcmp(cmp->dim, cmp->reference_dim, sizeof cmp->dim) != 0;
+	                     memcmp(cmp->dim, cmp->reference_dim, sizeof cmp->dim) != 0;
 }
 
 static bool is_nan(float x)
@@ -57,7 +57,7 @@ static void count_classes(struct plumb_classes *classes, float x)
 	classes->zero += x == 0.0f;
 }
 
-/* A small open-addressed set; slot value 0 means empty, so values are stored plus one (no number has the bits of ~0). */
+/* A small open-addressed set; slot value 0 means empty, so values are stored plus one (no number has all bits set). */
 static void count_distinct(struct plumb_compare *cmp, float r)
 {
 	uint32_t bits = is_nan(r) ? 0x7FC00000u : r == 0.0f ? 0u : plumb_f32_bits(r);
@@ -93,7 +93,7 @@ static void keep_first(struct plumb_at *at, struct plumb_at here)
 		*at = here;
 }
 
-/* One pair. reference is the value errors are taken to, r its binary32 rounding (the value itself for binary32 input). */
+/* One pair. reference is the value errors are taken to, r its binary32 rounding (itself for binary32 input). */
 static void add(struct plumb_compare *cmp, float c, float r, double reference)
 {
 	struct plumb_at here = {.index = cmp->count, .candidate = c, .reference = reference};
@@ -279,18 +279,17 @@ static void say_at(struct line *line, const struct plumb_at *at)
 {
 	if (at->index >= 0)
 		say(line, " at element %" PRId64 " (%.9g, expected %.9g)", at->index, (double)at->candidate,
-			at->reference);
+		        at->reference);
 }
 
-/* Findings are gathered in one pass: what holds goes to `good`, what does not to `bad`; the verdict is that nothing is in
- * `bad` and at least one bound was looked at, and the text is chosen by it. */
+/* Findings are gathered in one pass: what holds goes to `good`, what does not to `bad`; the verdict is that nothing is
+ * in `bad` and at least one bound was looked at, and the text is chosen by it. */
 struct findings {
 	struct line good, bad;
 	int failed, bounds;
 };
 
-static void find_int(
-	struct findings *f, const char *name, int64_t value, int64_t bound, const struct plumb_at *at)
+static void find_int(struct findings *f, const char *name, int64_t value, int64_t bound, const struct plumb_at *at)
 {
 	bool holds = value <= bound && bound < PLUMB_ULP_APART;
 	struct line *line = holds ? &f->good : &f->bad;
@@ -351,11 +350,13 @@ static void demand_structure(struct findings *f, const struct plumb_compare *cmp
 	}
 	if (!demand(f, cmp->count >= 1 && cmp->count == cmp->expected))
 		say(&f->bad, "; compared %" PRId64 " elements, expected %" PRId64 " and at least 1", cmp->count,
-			cmp->expected);
+		        cmp->expected);
 	if (!demand(f, mismatched == 0)) {
-		say(&f->bad, "; %" PRId64 " NaN or Inf on one side only (%" PRId64 " NaN and %" PRId64
-			" Inf, reference has %" PRId64 " and %" PRId64 "), first", mismatched, cmp->in_candidate.nan,
-			cmp->in_candidate.inf, cmp->in_reference.nan, cmp->in_reference.inf);
+		say(&f->bad,
+		        "; %" PRId64 " NaN or Inf on one side only (%" PRId64 " NaN and %" PRId64
+		        " Inf, reference has %" PRId64 " and %" PRId64 "), first",
+		        mismatched, cmp->in_candidate.nan, cmp->in_candidate.inf, cmp->in_reference.nan,
+		        cmp->in_reference.inf);
 		say_at(&f->bad, &cmp->class_mismatch);
 	}
 	if (!demand(f, cmp->nan_both == nan_allowed)) {
@@ -392,7 +393,7 @@ static void demand_bounds(struct findings *f, const struct plumb_compare *cmp, c
 		char name[48];
 		snprintf(name, sizeof name, "part below 2^%d ulp", t->near_ulp_log2);
 		find_min(f, name, (double)(count_near(cmp, t->near_ulp_log2) + nan_allowed) / count, t->min_near,
-			&cmp->max_ulp_at);
+		        &cmp->max_ulp_at);
 	}
 	if (t->set & PLUMB_BOUND_EXACT)
 		find_int(f, "elements that differ", cmp->count - equal, 0, &cmp->first_differ);
@@ -415,13 +416,12 @@ static int conclude(struct findings *f, const char *good, const char *bad, struc
 	return out->pass ? PLUMB_OK : PLUMB_MISMATCH;
 }
 
-int plumb_verdict(
-	const struct plumb_compare *cmp, const struct plumb_tolerance *tolerance, struct plumb_verdict *out)
+int plumb_verdict(const struct plumb_compare *cmp, const struct plumb_tolerance *tolerance, struct plumb_verdict *out)
 {
 	char good[sizeof out->text] = "", bad[sizeof out->text] = "";
 	struct findings f = {
-		.good = {.text = good, .size = sizeof good},
-		.bad = {.text = bad, .size = sizeof bad},
+	        .good = {.text = good, .size = sizeof good},
+	        .bad = {.text = bad, .size = sizeof bad},
 	};
 
 	demand_structure(&f, cmp, tolerance);
@@ -436,8 +436,7 @@ void plumb_compare_int_begin(struct plumb_compare_int *cmp, int64_t expected)
 	cmp->index = -1;
 }
 
-void plumb_compare_int_add(
-	struct plumb_compare_int *cmp, const int64_t *candidate, const int64_t *reference, int64_t n)
+void plumb_compare_int_add(struct plumb_compare_int *cmp, const int64_t *candidate, const int64_t *reference, int64_t n)
 {
 	for (int64_t i = 0; i < n; i++) {
 		if (candidate[i] == reference[i]) {
@@ -455,18 +454,19 @@ int plumb_verdict_int(const struct plumb_compare_int *cmp, struct plumb_verdict 
 {
 	char good[sizeof out->text] = "", bad[sizeof out->text] = "";
 	struct findings f = {
-		.good = {.text = good, .size = sizeof good},
-		.bad = {.text = bad, .size = sizeof bad},
-		.bounds = 1,
+	        .good = {.text = good, .size = sizeof good},
+	        .bad = {.text = bad, .size = sizeof bad},
+	        .bounds = 1,
 	};
 
 	if (!demand(&f, cmp->count >= 1 && cmp->count == cmp->expected))
 		say(&f.bad, "; compared %" PRId64 " integers, expected %" PRId64 " and at least 1", cmp->count,
-			cmp->expected);
+		        cmp->expected);
 	if (!demand(&f, cmp->equal == cmp->count))
-		say(&f.bad, "; %" PRId64 " of %" PRId64 " integers differ, first at element %" PRId64 " (%" PRId64
-			", expected %" PRId64 ")", cmp->count - cmp->equal, cmp->count, cmp->index, cmp->candidate,
-			cmp->reference);
+		say(&f.bad,
+		        "; %" PRId64 " of %" PRId64 " integers differ, first at element %" PRId64 " (%" PRId64
+		        ", expected %" PRId64 ")",
+		        cmp->count - cmp->equal, cmp->count, cmp->index, cmp->candidate, cmp->reference);
 	say(&f.good, "; %" PRId64 " integers equal", cmp->equal);
 	return conclude(&f, good, bad, out);
 }
@@ -513,7 +513,7 @@ static int wrong(struct plumb_selection *out, int64_t element)
 }
 
 static int check_list(
-	struct plumb_selection *out, const char *side, const int32_t *list, int64_t count, int64_t n, int64_t k)
+        struct plumb_selection *out, const char *side, const int32_t *list, int64_t count, int64_t n, int64_t k)
 {
 	struct line line = {.text = out->text, .size = sizeof out->text};
 
@@ -523,8 +523,8 @@ static int check_list(
 	}
 	for (int64_t i = 0; i < k; i++) {
 		if (!(list[i] >= 0 && list[i] < n)) {
-			say(&line, "%s has element %" PRId32 " in slot %" PRId64 ", expected 0..%" PRId64, side, list[i],
-				i, n - 1);
+			say(&line, "%s has element %" PRId32 " in slot %" PRId64 ", expected 0..%" PRId64, side,
+			        list[i], i, n - 1);
 			return wrong(out, list[i]);
 		}
 		if (contains(list, i, list[i])) {
@@ -566,15 +566,17 @@ static bool explain(struct plumb_selection *out, float a, float b, double bound,
 
 /* Elements of a that b lacks. */
 static bool explain_side(struct plumb_selection *out, const char *has, const char *lacks, const float *score,
-	const int32_t *a, const int32_t *b, int64_t k, double bound)
+        const int32_t *a, const int32_t *b, int64_t k, double bound)
 {
 	struct line line = {.text = out->text, .size = sizeof out->text};
 
 	for (int64_t i = 0; i < k; i++) {
 		if (contains(b, k, a[i]) || explain(out, score[a[i]], out->cut, bound, a[i]))
 			continue;
-		say(&line, "%s has element %" PRId32 " and %s has not; its score %.9g is %.3g from the cut %.9g, bound %.3g",
-			has, a[i], lacks, (double)score[a[i]], out->margin, (double)out->cut, bound);
+		say(&line,
+		        "%s has element %" PRId32
+		        " and %s has not; its score %.9g is %.3g from the cut %.9g, bound %.3g",
+		        has, a[i], lacks, (double)score[a[i]], out->margin, (double)out->cut, bound);
 		return false;
 	}
 	return true;
@@ -589,12 +591,12 @@ static int conclude_selection(struct plumb_selection *out, const char *what)
 		say(&line, "equal");
 		break;
 	case PLUMB_CHOICE_TIE:
-		say(&line, "%" PRId64 " %s differ, all by exact ties (element %" PRId64 ", cut %.9g)", out->differ, what,
-			out->element, (double)out->cut);
+		say(&line, "%" PRId64 " %s differ, all by exact ties (element %" PRId64 ", cut %.9g)", out->differ,
+		        what, out->element, (double)out->cut);
 		break;
 	case PLUMB_CHOICE_MARGIN:
 		say(&line, "%" PRId64 " %s differ within the bound, margin %.3g (element %" PRId64 ", cut %.9g)",
-			out->differ, what, out->margin, out->element, (double)out->cut);
+		        out->differ, what, out->margin, out->element, (double)out->cut);
 		break;
 	case PLUMB_CHOICE_WRONG:
 		break; /* the text is there already */
@@ -603,7 +605,7 @@ static int conclude_selection(struct plumb_selection *out, const char *what)
 }
 
 static int compare_sets(const float *score, int64_t n, int64_t k, const int32_t *chosen, int64_t chosen_count,
-	const int32_t *golden, int64_t golden_count, double bound, struct plumb_selection *out)
+        const int32_t *golden, int64_t golden_count, double bound, struct plumb_selection *out)
 {
 	struct line line = {.text = out->text, .size = sizeof out->text};
 	int64_t cut, above = 0, at = 0;
@@ -615,7 +617,7 @@ static int compare_sets(const float *score, int64_t n, int64_t k, const int32_t 
 		return wrong(out, -1);
 	}
 	if (check_list(out, "the candidate", chosen, chosen_count, n, k) != PLUMB_OK ||
-		check_list(out, "the golden choice", golden, golden_count, n, k) != PLUMB_OK)
+	        check_list(out, "the golden choice", golden, golden_count, n, k) != PLUMB_OK)
 		return PLUMB_MISMATCH;
 
 	cut = cut_rank(score, n, k);
@@ -629,13 +631,13 @@ static int compare_sets(const float *score, int64_t n, int64_t k, const int32_t 
 	out->tied = above + at > k ? at : 0;
 
 	if (!explain_side(out, "the candidate", "the golden choice", score, chosen, golden, k, bound) ||
-		!explain_side(out, "the golden choice", "the candidate", score, golden, chosen, k, bound))
+	        !explain_side(out, "the golden choice", "the candidate", score, golden, chosen, k, bound))
 		return PLUMB_MISMATCH;
 	return PLUMB_OK;
 }
 
 int plumb_compare_topk(const float *score, int64_t n, int64_t k, const int32_t *chosen, int64_t chosen_count,
-	const int32_t *golden, int64_t golden_count, double bound, struct plumb_selection *out)
+        const int32_t *golden, int64_t golden_count, double bound, struct plumb_selection *out)
 {
 	if (compare_sets(score, n, k, chosen, chosen_count, golden, golden_count, bound, out) != PLUMB_OK)
 		return PLUMB_MISMATCH;
@@ -643,7 +645,7 @@ int plumb_compare_topk(const float *score, int64_t n, int64_t k, const int32_t *
 }
 
 int plumb_compare_order(const float *score, int64_t n, int64_t k, const int32_t *chosen, int64_t chosen_count,
-	const int32_t *golden, int64_t golden_count, double bound, struct plumb_selection *out)
+        const int32_t *golden, int64_t golden_count, double bound, struct plumb_selection *out)
 {
 	struct line line = {.text = out->text, .size = sizeof out->text};
 
@@ -655,8 +657,10 @@ int plumb_compare_order(const float *score, int64_t n, int64_t k, const int32_t 
 
 		if (chosen[i] == golden[i] || explain(out, a, b, bound, chosen[i]))
 			continue;
-		say(&line, "slot %" PRId64 " has element %" PRId32 " of score %.9g, expected %" PRId32 " of score %.9g, bound %.3g",
-			i, chosen[i], (double)a, golden[i], (double)b, bound);
+		say(&line,
+		        "slot %" PRId64 " has element %" PRId32 " of score %.9g, expected %" PRId32
+		        " of score %.9g, bound %.3g",
+		        i, chosen[i], (double)a, golden[i], (double)b, bound);
 		return PLUMB_MISMATCH;
 	}
 	return conclude_selection(out, "slots");

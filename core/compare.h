@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Comparison: what was measured (struct plumb_compare), what was demanded (struct plumb_tolerance), and one function that
- * decides (plumb_verdict). Nothing else in the project decides whether two tensors agree.
+/* Comparison: what was measured (struct plumb_compare), what was demanded (struct plumb_tolerance), and one function
+ * that decides (plumb_verdict). Nothing else in the project decides whether two tensors agree.
  *
  * Rules, each against a comparator that was seen to lie:
  *   a condition is written as it must hold (err <= bound), so a NaN fails it;
@@ -22,9 +22,9 @@ extern "C" {
 #endif
 
 enum {
-	PLUMB_ULP_BUCKETS = 35,      /* 0: equal; 1..33: 2^(i-1) <= ulp < 2^i; 34: apart (Inf or NaN against something else) */
-	PLUMB_DISTINCT_SLOTS = 128,  /* hash slots behind the count of distinct reference values */
-	PLUMB_DISTINCT_MAX = 64,     /* the count stops here: "at least 64" */
+	PLUMB_ULP_BUCKETS = 35,     /* 0: equal; 1..33: 2^(i-1) <= ulp < 2^i; 34: apart (Inf or NaN at one side) */
+	PLUMB_DISTINCT_SLOTS = 128, /* hash slots behind the count of distinct reference values */
+	PLUMB_DISTINCT_MAX = 64,    /* the count stops here: "at least 64" */
 	PLUMB_COMPARE_RANK = 8,
 };
 
@@ -40,33 +40,33 @@ struct plumb_classes {
 	int64_t nan, inf, zero;
 };
 
-/* Measurements over pairs (candidate, reference), in order of index. Fields are read freely; only the functions write. */
+/* Measurements over pairs (candidate, reference), in order of index. Fields are read freely; only functions write. */
 struct plumb_compare {
 	int64_t expected; /* elements announced at the start */
 	int64_t count;    /* elements seen */
 
 	/* every element is in exactly one of these seven */
-	int64_t equal;          /* the same bits, NaN excluded; Inf of the same sign included */
-	int64_t zero_sign;      /* -0 against +0: equal as numbers */
-	int64_t differ;         /* two finite numbers that differ */
-	int64_t nan_both;       /* NaN on both sides, any payload */
-	int64_t nan_one;        /* NaN on one side */
-	int64_t inf_sign;       /* Inf against Inf of the other sign */
-	int64_t inf_one;        /* Inf against a finite number */
+	int64_t equal;                  /* the same bits, NaN excluded; Inf of the same sign included */
+	int64_t zero_sign;              /* -0 against +0: equal as numbers */
+	int64_t differ;                 /* two finite numbers that differ */
+	int64_t nan_both;               /* NaN on both sides, any payload */
+	int64_t nan_one;                /* NaN on one side */
+	int64_t inf_sign;               /* Inf against Inf of the other sign */
+	int64_t inf_one;                /* Inf against a finite number */
 	struct plumb_at class_mismatch; /* first of nan_one, inf_sign, inf_one */
 	struct plumb_at first_nan;      /* first element with NaN on either side */
 	struct plumb_at first_differ;   /* first element that is neither equal nor zero_sign */
 
-	double max_abs;                 /* largest |candidate - reference| of two finite values */
+	double max_abs; /* largest |candidate - reference| of two finite values */
 	struct plumb_at max_abs_at;
-	int64_t max_ulp;                /* in steps of binary32; PLUMB_ULP_APART after a class mismatch */
+	int64_t max_ulp; /* in steps of binary32; PLUMB_ULP_APART after a class mismatch */
 	struct plumb_at max_ulp_at;
-	int64_t max_bf16_ulp;           /* in steps of bf16, parts counted as a whole */
+	int64_t max_bf16_ulp; /* in steps of bf16, parts counted as a whole */
 	struct plumb_at max_bf16_ulp_at;
 	int64_t ulp_bucket[PLUMB_ULP_BUCKETS];
 
-	/* sums over pairs of finite values; a binary32 squared fits binary64 with room for 2^700 of them, and the smallest
-	 * subnormal squared is 2^-298, so none of these overflows or vanishes */
+	/* sums over pairs of finite values; a binary32 squared fits binary64 with room for 2^700 of them, and the
+	 * smallest subnormal squared is 2^-298, so none of these overflows or vanishes */
 	int64_t finite;
 	double error2, reference2, candidate2, dot, error_sum;
 
@@ -84,13 +84,13 @@ void plumb_compare_begin(struct plumb_compare *cmp, int64_t expected);
 
 /* Record both shapes; a verdict on shapes that differ fails. May be left out where both sides share one shape. */
 void plumb_compare_shape(
-	struct plumb_compare *cmp, int rank, const int64_t *dim, int reference_rank, const int64_t *reference_dim);
+        struct plumb_compare *cmp, int rank, const int64_t *dim, int reference_rank, const int64_t *reference_dim);
 
 /* Add the next n elements. Any split into calls gives the same measurements, every bit. */
 void plumb_compare_add(struct plumb_compare *cmp, const float *candidate, const float *reference, int64_t n);
 
-/* The same against a binary64 reference. Its class is that of its binary32 rounding (1e39 demands an Inf), ulp distances
- * are taken to the rounding, `equal` means equal to the rounding; the error is taken to the value itself. */
+/* The same against a binary64 reference. Its class is that of its binary32 rounding (1e39 demands an Inf), ulp
+ * distances are taken to the rounding, `equal` means equal to the rounding; the error is taken to the value itself. */
 void plumb_compare_add_f64(struct plumb_compare *cmp, const float *candidate, const double *reference, int64_t n);
 
 /* begin and add in one. */
@@ -127,18 +127,18 @@ enum plumb_bound {
 /* What is demanded. A bound that is not in `set` is not looked at; a tolerance that sets none fails everything.
  * (Not called a gate: enum plumb_gate is an activation function.) */
 struct plumb_tolerance {
-	unsigned set;         /* PLUMB_BOUND_* */
+	unsigned set; /* PLUMB_BOUND_* */
 	double max_rel_l2;
 	double max_abs;
 	double max_peak;
 	int64_t max_ulp;
 	int64_t max_bf16_ulp;
-	double min_equal;     /* part of the elements, 0..1 */
-	int near_ulp_log2;    /* with min_near: that part of the elements is less than 2^near_ulp_log2 binary32 ulp away */
+	double min_equal;  /* part of the elements, 0..1 */
+	int near_ulp_log2; /* with min_near: that part of the elements is less than 2^near_ulp_log2 binary32 ulp away */
 	double min_near;
-	bool allow_zero;      /* a reference of zeros is legitimate (e.g. a shared expert that is switched off) */
-	bool allow_constant;  /* a reference of one value is legitimate */
-	bool allow_nan;       /* NaN where the reference has NaN is legitimate; it then counts as equal */
+	bool allow_zero;     /* a reference of zeros is legitimate (e.g. a shared expert that is switched off) */
+	bool allow_constant; /* a reference of one value is legitimate */
+	bool allow_nan;      /* NaN where the reference has NaN is legitimate; it then counts as equal */
 };
 
 struct plumb_verdict {
@@ -150,8 +150,7 @@ struct plumb_verdict {
  * Always demanded, whatever the tolerance: shapes agree, count == expected >= 1, no class mismatch, no NaN (unless
  * allow_nan and on both sides), a reference that is neither all zero nor (with two elements or more) constant, unless
  * allowed; thresholds that are numbers. */
-int plumb_verdict(
-	const struct plumb_compare *cmp, const struct plumb_tolerance *tolerance, struct plumb_verdict *out);
+int plumb_verdict(const struct plumb_compare *cmp, const struct plumb_tolerance *tolerance, struct plumb_verdict *out);
 
 /* Integers: equal or not. */
 struct plumb_compare_int {
@@ -162,7 +161,7 @@ struct plumb_compare_int {
 
 void plumb_compare_int_begin(struct plumb_compare_int *cmp, int64_t expected);
 void plumb_compare_int_add(
-	struct plumb_compare_int *cmp, const int64_t *candidate, const int64_t *reference, int64_t n);
+        struct plumb_compare_int *cmp, const int64_t *candidate, const int64_t *reference, int64_t n);
 int plumb_verdict_int(const struct plumb_compare_int *cmp, struct plumb_verdict *out);
 
 /* Selections: which k of n a top-k took. */
@@ -184,9 +183,9 @@ struct plumb_selection {
 };
 
 /* Compare two choices of k out of n by the scores they were made from.
- * score: (n) f32, the reference's; chosen, golden: index lists in any order. bound: the largest distance from the cut
- * that rounding explains; with an error bound b of a single score that is 2*b (the cut moves by up to b as well). 0 allows
- * exact ties only.
+ * score: (n) f32, the reference's; chosen, golden: index lists in any order.
+ * bound: the largest distance from the cut that rounding explains; with an error bound b of a single score that is 2*b
+ * (the cut moves by up to b as well). 0 allows exact ties only.
  * EQUAL when equal as sets. Otherwise every element that is in one of them only must have a score equal to the cut
  * (TIE) or at most bound away from it (MARGIN).
  * WRONG too: a count other than k, an index outside 0..n-1, an index twice, on either side; the text says which.
@@ -194,12 +193,12 @@ struct plumb_selection {
  * the bound of nothing but itself.
  * Costs O(32*n + k*k); allocates nothing. Returns PLUMB_OK or PLUMB_MISMATCH (WRONG). */
 int plumb_compare_topk(const float *score, int64_t n, int64_t k, const int32_t *chosen, int64_t chosen_count,
-	const int32_t *golden, int64_t golden_count, double bound, struct plumb_selection *out);
+        const int32_t *golden, int64_t golden_count, double bound, struct plumb_selection *out);
 
-/* The same where the slots matter (router: rank order is slot order): beyond the set, the two elements of each slot must
- * have equal scores, or scores at most bound apart. */
+/* The same where the slots matter (router: rank order is slot order): beyond the set, the two elements of each slot
+ * must have equal scores, or scores at most bound apart. */
 int plumb_compare_order(const float *score, int64_t n, int64_t k, const int32_t *chosen, int64_t chosen_count,
-	const int32_t *golden, int64_t golden_count, double bound, struct plumb_selection *out);
+        const int32_t *golden, int64_t golden_count, double bound, struct plumb_selection *out);
 
 #ifdef __cplusplus
 }

@@ -52,13 +52,13 @@ int plumb_tolerances_read(const char *path, struct plumb_tolerances **out, struc
 
 /* The same from memory: text of size bytes, name for messages. */
 int plumb_tolerances_parse(
-	const char *text, size_t size, const char *name, struct plumb_tolerances **out, struct plumb_error *err);
+        const char *text, size_t size, const char *name, struct plumb_tolerances **out, struct plumb_error *err);
 
 void plumb_tolerances_free(struct plumb_tolerances *tolerances);
 
 /* The rule for a dataset ("fp32/layer00/moe/output", or any shorter name that ends alike). Never NULL. */
-const struct plumb_tolerance_rule *plumb_tolerances_find(const struct plumb_tolerances *tolerances,
-	enum plumb_view view, enum plumb_policy policy, const char *dataset);
+const struct plumb_tolerance_rule *plumb_tolerances_find(
+        const struct plumb_tolerances *tolerances, enum plumb_view view, enum plumb_policy policy, const char *dataset);
 
 /* All rules in the order of the file. */
 const struct plumb_tolerance_rule *plumb_tolerances_rules(const struct plumb_tolerances *tolerances, int *count);
@@ -66,7 +66,7 @@ const struct plumb_tolerance_rule *plumb_tolerances_rules(const struct plumb_tol
 /* The bounds of a tolerance in words: "relative L2 <= 1e-06, ...". Returns text. */
 const char *plumb_tolerance_show(const struct plumb_tolerance *tolerance, char *text, size_t size);
 
-const char *plumb_view_name(enum plumb_view view);     /* "local", "propagated" */
+const char *plumb_view_name(enum plumb_view view);       /* "local", "propagated" */
 const char *plumb_policy_name(enum plumb_policy policy); /* "f32", "bf16" */
 
 /* golden/tolerances.json as it was when the library was built. */

@@ -20,7 +20,7 @@ enum plumb_format {
 struct plumb_weight {
 	enum plumb_format format;
 	int64_t rows, cols; /* (N, K); a vector is (1, n) */
-	const void *data;   /* row-major, no padding; little-endian; may be unaligned by design of safetensors (>= 1 byte) */
+	const void *data;   /* row-major, no padding, little-endian; aligned to one value, no more: rows may start anywhere */
 };
 
 /* Name as in a config or report, e.g. "bf16". */

@@ -51,10 +51,11 @@ static int read_prefill(struct plumb_golden *golden, enum plumb_policy policy, s
 		return PLUMB_OK;
 	if (prefill->type != PLUMB_H5_INTEGER)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: %s: attribute prefill is no integer, expected 0..%" PRId64,
-			plumb_golden_path(golden), run, tokens);
+		        plumb_golden_path(golden), run, tokens);
 	if (!(prefill->integer >= 0 && prefill->integer <= tokens))
-		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: %s: attribute prefill is %" PRId64 ", expected 0..%" PRId64,
-			plumb_golden_path(golden), run, prefill->integer, tokens);
+		return plumb_fail(err, PLUMB_BAD_INPUT,
+		        "%s: %s: attribute prefill is %" PRId64 ", expected 0..%" PRId64, plumb_golden_path(golden),
+		        run, prefill->integer, tokens);
 	golden->run[policy].prefill = prefill->integer;
 	return PLUMB_OK;
 }
@@ -68,8 +69,8 @@ static int read_format(struct plumb_golden *golden, struct plumb_error *err)
 		return status;
 	if (ids->rank != 1 || ids->count < 1)
 		return plumb_fail(err, PLUMB_BAD_INPUT,
-			"%s: input_ids: rank %d with %" PRId64 " elements, expected rank 1 with at least 1",
-			plumb_golden_path(golden), ids->rank, ids->count);
+		        "%s: input_ids: rank %d with %" PRId64 " elements, expected rank 1 with at least 1",
+		        plumb_golden_path(golden), ids->rank, ids->count);
 	for (int policy = 0; policy < RUNS; policy++) {
 		find_run(golden, (enum plumb_policy)policy);
 		status = read_prefill(golden, (enum plumb_policy)policy, err);
@@ -77,8 +78,9 @@ static int read_format(struct plumb_golden *golden, struct plumb_error *err)
 			return status;
 	}
 	if (!plumb_golden_has_run(golden, PLUMB_POLICY_F32) && !plumb_golden_has_run(golden, PLUMB_POLICY_BF16))
-		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: no group fp32 or bf16 with datasets in it, expected at least one",
-			plumb_golden_path(golden));
+		return plumb_fail(err, PLUMB_BAD_INPUT,
+		        "%s: no group fp32 or bf16 with datasets in it, expected at least one",
+		        plumb_golden_path(golden));
 	return PLUMB_OK;
 }
 
@@ -142,7 +144,7 @@ int64_t plumb_golden_prefill(const struct plumb_golden *golden, enum plumb_polic
 }
 
 const struct plumb_h5_entry *plumb_golden_run(
-	const struct plumb_golden *golden, enum plumb_policy policy, int64_t *count)
+        const struct plumb_golden *golden, enum plumb_policy policy, int64_t *count)
 {
 	int64_t entries;
 
@@ -161,13 +163,13 @@ void plumb_golden_limit(struct plumb_golden *golden, int64_t max_count)
 }
 
 int plumb_golden_read_f32(
-	struct plumb_golden *golden, const char *name, struct plumb_golden_tensor *out, struct plumb_error *err)
+        struct plumb_golden *golden, const char *name, struct plumb_golden_tensor *out, struct plumb_error *err)
 {
 	return plumb_h5_read_f32(golden->file, name, out, err);
 }
 
 int plumb_golden_read_i64(
-	struct plumb_golden *golden, const char *name, struct plumb_golden_tensor *out, struct plumb_error *err)
+        struct plumb_golden *golden, const char *name, struct plumb_golden_tensor *out, struct plumb_error *err)
 {
 	return plumb_h5_read_i64(golden->file, name, out, err);
 }

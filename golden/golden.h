@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Golden files, format version 1: the tensors a run of the model left behind.
  *
- * /input_ids int64 [T], and a group for each run, /fp32 and /bf16, with the datasets of the run. A dataset is named by its
- * path without a leading slash: "fp32/layer00/input". How such a file is read without trusting it: golden/h5.h. */
+ * /input_ids int64 [T], and a group for each run, /fp32 and /bf16, with the datasets of the run. A dataset is named by
+ * its path without a leading slash: "fp32/layer00/input". How such a file is read without trusting it: golden/h5.h. */
 #ifndef PLUMB_GOLDEN_GOLDEN_H
 #define PLUMB_GOLDEN_GOLDEN_H
 
@@ -20,16 +20,16 @@ extern "C" {
 struct plumb_golden;
 
 /* Open a golden file; *out is set on success and released by plumb_golden_close.
- * Demands /input_ids (integers, rank 1, 1 to PLUMB_H5_MAX_COUNT of them), at least one of the groups fp32 and bf16 with at
- * least one dataset that can be read, and an integer `prefill` in 0..T where there is one.
- * input_ids may be any integers: their range is that of a vocabulary the caller knows.
- * Errors: PLUMB_BAD_INPUT, one line with the file, the dataset, its value and what was expected. */
+ * Demands /input_ids (integers, rank 1, 1 to PLUMB_H5_MAX_COUNT of them), at least one of the groups fp32 and bf16 with
+ * at least one dataset that can be read, and an integer `prefill` in 0..T where there is one. input_ids may be any
+ * integers: their range is that of a vocabulary the caller knows. Errors: PLUMB_BAD_INPUT, one line with the file, the
+ * dataset, its value and what was expected. */
 int plumb_golden_open(const char *path, struct plumb_golden **out, struct plumb_error *err);
 void plumb_golden_close(struct plumb_golden *golden);
 
 const char *plumb_golden_path(const struct plumb_golden *golden);
 
-/* A text attribute of the file ("producer", "model_type", "case", "layout"), or NULL. File content: never print it raw. */
+/* A text attribute of the file ("producer", "model_type", "case", "layout"), or NULL. Do not print it raw. */
 const char *plumb_golden_attribute(const struct plumb_golden *golden, const char *name);
 
 /* Tokens: T and (T) ids. */
@@ -45,7 +45,7 @@ int64_t plumb_golden_prefill(const struct plumb_golden *golden, enum plumb_polic
 
 /* The datasets of a run, by name in byte order (names with the run in front); count 0 when there is no such run. */
 const struct plumb_h5_entry *plumb_golden_run(
-	const struct plumb_golden *golden, enum plumb_policy policy, int64_t *count);
+        const struct plumb_golden *golden, enum plumb_policy policy, int64_t *count);
 
 /* A dataset by its full name, or NULL. */
 const struct plumb_h5_entry *plumb_golden_find(const struct plumb_golden *golden, const char *name);
@@ -55,9 +55,9 @@ void plumb_golden_limit(struct plumb_golden *golden, int64_t max_count);
 
 /* Read a dataset; *out is released by plumb_golden_tensor_free. See plumb_h5_read_f32 and plumb_h5_read_i64. */
 int plumb_golden_read_f32(
-	struct plumb_golden *golden, const char *name, struct plumb_golden_tensor *out, struct plumb_error *err);
+        struct plumb_golden *golden, const char *name, struct plumb_golden_tensor *out, struct plumb_error *err);
 int plumb_golden_read_i64(
-	struct plumb_golden *golden, const char *name, struct plumb_golden_tensor *out, struct plumb_error *err);
+        struct plumb_golden *golden, const char *name, struct plumb_golden_tensor *out, struct plumb_error *err);
 
 #ifdef __cplusplus
 }

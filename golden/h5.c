@@ -72,14 +72,15 @@ static int fail_dead(struct plumb_h5 *file, struct plumb_error *err)
 	stop_child(file);
 	if (ended > 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU)
 		return plumb_fail(err, PLUMB_BAD_INPUT,
-			"%s: damaged: the HDF5 library comes to no end with it, expected a readable HDF5 file", file->path);
+		        "%s: damaged: the HDF5 library comes to no end with it, expected a readable HDF5 file",
+		        file->path);
 	if (ended > 0 && WIFSIGNALED(status))
 		return plumb_fail(err, PLUMB_BAD_INPUT,
-			"%s: damaged: the HDF5 library crashed on it (signal %d), expected a readable HDF5 file", file->path,
-			WTERMSIG(status));
+		        "%s: damaged: the HDF5 library crashed on it (signal %d), expected a readable HDF5 file",
+		        file->path, WTERMSIG(status));
 	return plumb_fail(err, PLUMB_BAD_INPUT,
-		"%s: damaged: the HDF5 library gave up on it (exit status %d), expected a readable HDF5 file", file->path,
-		ended > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+	        "%s: damaged: the HDF5 library gave up on it (exit status %d), expected a readable HDF5 file",
+	        file->path, ended > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1);
 }
 
 static int64_t now_ms(void)
@@ -108,8 +109,9 @@ static int receive(struct plumb_h5 *file, void *data, size_t size, struct plumb_
 		if (polled <= 0) {
 			stop_child(file);
 			return plumb_fail(err, PLUMB_BAD_INPUT,
-				"%s: damaged: the HDF5 library does not come back from it within %" PRId64
-				" s, expected a readable HDF5 file", file->path, file->patience_ms / 1000);
+			        "%s: damaged: the HDF5 library does not come back from it within %" PRId64
+			        " s, expected a readable HDF5 file",
+			        file->path, file->patience_ms / 1000);
 		}
 		n = recv(file->fd, at, size, 0);
 		if (n < 0 && errno == EINTR)
@@ -123,8 +125,7 @@ static int receive(struct plumb_h5 *file, void *data, size_t size, struct plumb_
 }
 
 /* Receive a message into body (PLUMB_H5_MAX_MESSAGE + 1 bytes, terminated). A FAILED message becomes our error. */
-static int receive_message(
-	struct plumb_h5 *file, struct plumb_h5_header *header, char *body, struct plumb_error *err)
+static int receive_message(struct plumb_h5 *file, struct plumb_h5_header *header, char *body, struct plumb_error *err)
 {
 	int status = receive(file, header, sizeof *header, err);
 
@@ -201,10 +202,11 @@ static int add_attribute(struct plumb_h5 *file, const char *body, size_t size, s
 
 	if (size >= sizeof message)
 		memcpy(&message, body, sizeof message);
-	if (size < sizeof message || message.object_size > size || message.name_size > size || message.text_size > size ||
-		sizeof message + message.object_size + message.name_size + message.text_size != size ||
-		message.type < PLUMB_H5_TEXT || message.type > PLUMB_H5_REAL ||
-		file->attributes >= PLUMB_H5_MAX_ATTRIBUTES)
+	if (size < sizeof message || message.object_size > size || message.name_size > size ||
+	        message.text_size > size ||
+	        sizeof message + message.object_size + message.name_size + message.text_size != size ||
+	        message.type < PLUMB_H5_TEXT || message.type > PLUMB_H5_REAL ||
+	        file->attributes >= PLUMB_H5_MAX_ATTRIBUTES)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: damaged: the reader of it answers nonsense", file->path);
 	if (!grow((void **)&file->attribute, file->attributes, &file->attribute_room, sizeof *file->attribute))
 		return no_memory(file, err);
@@ -212,12 +214,12 @@ static int add_attribute(struct plumb_h5 *file, const char *body, size_t size, s
 	name = strndup(body + sizeof message + message.object_size, message.name_size);
 	text = strndup(body + sizeof message + message.object_size + message.name_size, message.text_size);
 	attribute = (struct plumb_h5_attribute){
-		.object = object,
-		.name = name,
-		.type = (enum plumb_h5_value)message.type,
-		.text = text,
-		.integer = message.integer,
-		.real = message.real,
+	        .object = object,
+	        .name = name,
+	        .type = (enum plumb_h5_value)message.type,
+	        .text = text,
+	        .integer = message.integer,
+	        .real = message.real,
 	};
 	file->attribute[file->attributes++] = attribute; /* from here on close frees the three */
 	return object && name && text ? PLUMB_OK : no_memory(file, err);
@@ -265,7 +267,7 @@ static int sort_entries(struct plumb_h5 *file, struct plumb_error *err)
 	for (int64_t i = 1; i < file->entries; i++) {
 		if (strcmp(file->entry[i - 1].name, file->entry[i].name) == 0) {
 			status = plumb_fail(err, PLUMB_BAD_INPUT, "%s: %s: there twice, expected once", file->path,
-				file->entry[i].name);
+			        file->entry[i].name);
 			goto out;
 		}
 	}
@@ -283,13 +285,15 @@ static int start_child(struct plumb_h5 *file, struct plumb_error *err)
 	pid_t pid;
 
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, end) < 0)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: no socket for the reader: %s", file->path, strerror(errno));
+		return plumb_fail(
+		        err, PLUMB_BAD_INPUT, "%s: no socket for the reader: %s", file->path, strerror(errno));
 	pid = fork();
 	if (pid < 0) {
 		int reason = errno;
 		close(end[0]);
 		close(end[1]);
-		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: no process for the reader: %s", file->path, strerror(reason));
+		return plumb_fail(
+		        err, PLUMB_BAD_INPUT, "%s: no process for the reader: %s", file->path, strerror(reason));
 	}
 	if (pid == 0) {
 		int null = open("/dev/null", O_RDWR);
@@ -329,8 +333,8 @@ static int look(const char *path, struct plumb_error *err)
 	while (n < 0 && errno == EINTR);
 	if (n != (ssize_t)sizeof start || memcmp(start, signature, sizeof signature) != 0)
 		status = plumb_fail(err, PLUMB_BAD_INPUT,
-			"%s: starts with %02x %02x %02x %02x (%" PRId64 " bytes), expected an HDF5 file (89 48 44 46)", path,
-			start[0], start[1], start[2], start[3], (int64_t)st.st_size);
+		        "%s: starts with %02x %02x %02x %02x (%" PRId64 " bytes), expected an HDF5 file (89 48 44 46)",
+		        path, start[0], start[1], start[2], start[3], (int64_t)st.st_size);
 out:
 	close(fd);
 	return status;
@@ -408,8 +412,7 @@ const struct plumb_h5_entry *plumb_h5_find(const struct plumb_h5 *file, const ch
 	return bsearch(&key, file->entry, (size_t)file->entries, sizeof *file->entry, by_name);
 }
 
-const struct plumb_h5_attribute *plumb_h5_attribute(
-	const struct plumb_h5 *file, const char *object, const char *name)
+const struct plumb_h5_attribute *plumb_h5_attribute(const struct plumb_h5 *file, const char *object, const char *name)
 {
 	for (int64_t i = 0; i < file->attributes; i++)
 		if (strcmp(file->attribute[i].object, object) == 0 && strcmp(file->attribute[i].name, name) == 0)
@@ -429,11 +432,11 @@ static const char *type_name(enum plumb_h5_type type)
 
 /* Ask the child for the values of an entry, value_size bytes each. */
 static int request_values(struct plumb_h5 *file, const struct plumb_h5_entry *entry, size_t value_size, void *values,
-	struct plumb_error *err)
+        struct plumb_error *err)
 {
 	struct plumb_h5_request request = {
-		.entry = file->position[entry - file->entry],
-		.type = (int32_t)entry->type,
+	        .entry = file->position[entry - file->entry],
+	        .type = (int32_t)entry->type,
 	};
 	struct plumb_h5_header header;
 	size_t bytes = (size_t)entry->count * value_size;
@@ -460,7 +463,7 @@ out:
 }
 
 static int read_values(struct plumb_h5 *file, const char *name, enum plumb_h5_type type, size_t value_size,
-	struct plumb_golden_tensor *out, void **values, struct plumb_error *err)
+        struct plumb_golden_tensor *out, void **values, struct plumb_error *err)
 {
 	const struct plumb_h5_entry *entry = plumb_h5_find(file, name);
 	int status;
@@ -469,22 +472,23 @@ static int read_values(struct plumb_h5 *file, const char *name, enum plumb_h5_ty
 	*values = NULL;
 	if (!entry)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: %s: no such dataset, expected %s", file->path, name,
-			type_name(type));
+		        type_name(type));
 	if (entry->type != type)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: %s: %s, expected %s", file->path, name,
-			type_name(entry->type), type_name(type));
+		        type_name(entry->type), type_name(type));
 	if (entry->count > file->max_count)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: %s: %" PRId64 " elements, expected at most %" PRId64,
-			file->path, name, entry->count, file->max_count);
+		        file->path, name, entry->count, file->max_count);
 	if (file->fd < 0)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: %s: not readable after an earlier failure", file->path, name);
+		return plumb_fail(
+		        err, PLUMB_BAD_INPUT, "%s: %s: not readable after an earlier failure", file->path, name);
 	/* The child has checked that the stored bytes can hold this many values, and no count passes 2^63 / 8. */
 	if (entry->count > (INT64_MAX >> 4))
 		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: %s: %" PRId64 " elements", file->path, name, entry->count);
 	*values = malloc((size_t)entry->count * value_size + 1);
 	if (!*values)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: %s: out of memory for %" PRId64 " values", file->path, name,
-			entry->count);
+		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: %s: out of memory for %" PRId64 " values", file->path,
+		        name, entry->count);
 	status = request_values(file, entry, value_size, *values, err);
 	if (status != PLUMB_OK) {
 		free(*values);
@@ -497,8 +501,7 @@ static int read_values(struct plumb_h5 *file, const char *name, enum plumb_h5_ty
 	return PLUMB_OK;
 }
 
-int plumb_h5_read_f32(
-	struct plumb_h5 *file, const char *name, struct plumb_golden_tensor *out, struct plumb_error *err)
+int plumb_h5_read_f32(struct plumb_h5 *file, const char *name, struct plumb_golden_tensor *out, struct plumb_error *err)
 {
 	void *values;
 	int status = read_values(file, name, PLUMB_H5_FLOAT, sizeof(float), out, &values, err);
@@ -507,8 +510,7 @@ int plumb_h5_read_f32(
 	return status;
 }
 
-int plumb_h5_read_i64(
-	struct plumb_h5 *file, const char *name, struct plumb_golden_tensor *out, struct plumb_error *err)
+int plumb_h5_read_i64(struct plumb_h5 *file, const char *name, struct plumb_golden_tensor *out, struct plumb_error *err)
 {
 	void *values;
 	int status = read_values(file, name, PLUMB_H5_INT, sizeof(int64_t), out, &values, err);

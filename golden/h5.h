@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Reading an HDF5 file that nobody vouches for.
  *
- * The HDF5 library follows what a file says: it opens other files, loads plugins, allocates what is claimed, and 1.10 has
- * a history of crashes and endless loops on damaged files. So the library never touches the file in this process: a child
- * process opens it, gives up the right to open anything else, checks every object, and sends numbers through a socket. What
- * the child sends is checked again here. A child that crashes, hangs or asks for too much memory is a refused file, with
- * one line saying so. It also keeps the library's process-wide settings (error printing, plugins) out of this process.
+ * The HDF5 library follows what a file says: it opens other files, loads plugins, allocates what is claimed, and 1.10
+ * has a history of crashes and endless loops on damaged files. So the library never touches the file in this process: a
+ * child process opens it, gives up the right to open anything else, checks every object, and sends numbers through a
+ * socket. What the child sends is checked again here. A child that crashes, hangs or asks for too much memory is a
+ * refused file, with one line saying so. It also keeps the library's process-wide settings (error printing, plugins)
+ * out of this process.
  *
  * Accepted: groups and hard links; datasets of rank 0 to 8 of float16, bfloat16, float32, float64 and of signed and
  * unsigned integers up to 64 bits, either byte order, stored in the file (compact, contiguous or chunked, the latter
@@ -93,10 +94,9 @@ const struct plumb_h5_entry *plumb_h5_entries(const struct plumb_h5 *file, int64
 const struct plumb_h5_entry *plumb_h5_find(const struct plumb_h5 *file, const char *name); /* or NULL */
 
 /* An attribute, or NULL. object: "" for the root. */
-const struct plumb_h5_attribute *plumb_h5_attribute(
-	const struct plumb_h5 *file, const char *object, const char *name);
+const struct plumb_h5_attribute *plumb_h5_attribute(const struct plumb_h5 *file, const char *object, const char *name);
 
-/* Largest number of elements that a read may ask for; a caller who knows the config sets it to what the config needs. */
+/* Largest number of elements that a read may ask for; who knows the config sets it to what that needs. */
 void plumb_h5_limit(struct plumb_h5 *file, int64_t max_count);
 
 /* Read a dataset.
@@ -104,9 +104,9 @@ void plumb_h5_limit(struct plumb_h5 *file, int64_t max_count);
  * i64: of integers of any width and sign; unsigned values beyond 2^63-1 give 2^63-1.
  * Errors: no such dataset, another type, more elements than the limit, a file that cannot be decoded. */
 int plumb_h5_read_f32(
-	struct plumb_h5 *file, const char *name, struct plumb_golden_tensor *out, struct plumb_error *err);
+        struct plumb_h5 *file, const char *name, struct plumb_golden_tensor *out, struct plumb_error *err);
 int plumb_h5_read_i64(
-	struct plumb_h5 *file, const char *name, struct plumb_golden_tensor *out, struct plumb_error *err);
+        struct plumb_h5 *file, const char *name, struct plumb_golden_tensor *out, struct plumb_error *err);
 
 #ifdef __cplusplus
 }

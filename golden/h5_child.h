@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Between golden/h5.c and the child process of golden/h5_child.c: both are the same program, so structs go as they are. */
+/* Between golden/h5.c and the child process of golden/h5_child.c: one program, so structs go as they are. */
 #ifndef PLUMB_GOLDEN_H5_CHILD_H
 #define PLUMB_GOLDEN_H5_CHILD_H
 
@@ -33,7 +33,8 @@ struct plumb_h5_attribute_message {
 	double real;
 };
 
-/* To the child: read the entry of this position in the order of its ENTRY messages. The child ends when the socket does. */
+/* To the child: read the entry of this position in the order of its ENTRY messages. The child ends when the socket
+ * does. */
 struct plumb_h5_request {
 	uint32_t entry;
 	int32_t type; /* enum plumb_h5_type */

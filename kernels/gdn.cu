@@ -2,9 +2,9 @@
 /* GDN: conv window, recurrence, gated head norm. The projections are kernels/linear.cu.
  *
  * The recurrence is what costs: 3 MiB of state read and written a layer. A warp owns whole rows of Dk keys, so both dot
- * products stay inside it, there is no shared memory and no barrier, and the state moves once: all rows of a warp are asked
- * for before anything is computed. Query and key norms and the gates are computed again by every warp: some hundred
- * operations, hidden behind the loads of the state. */
+ * products stay inside it, there is no shared memory and no barrier, and the state moves once: all rows of a warp are
+ * asked for before anything is computed. Query and key norms and the gates are computed again by every warp: some
+ * hundred operations, hidden behind the loads of the state. */
 #include "kernels/gdn.h"
 
 #include "core/math32.h"
@@ -28,7 +28,8 @@ static __global__ void __launch_bounds__(CONV_THREADS) gdn_conv_kernel(struct pl
 	float sum = 0.0f;
 
 	for (int j = first; j < a.taps - 1; j++) {
-		sum = fmaf(plumb_stored_value(a.format, a.conv, ch * a.taps + j), a.window[slot * a.channels + ch], sum);
+		const float w = plumb_stored_value(a.format, a.conv, ch * a.taps + j);
+		sum = fmaf(w, a.window[slot * a.channels + ch], sum);
 		slot = slot + 1 == a.taps ? 0 : slot + 1;
 	}
 	sum = fmaf(plumb_stored_value(a.format, a.conv, ch * a.taps + a.taps - 1), newest, sum);
@@ -111,7 +112,8 @@ PLUMB_UNROLL
 		float *p = row + s * PLUMB_HEAD_LANES + threadIdx.x % 32 * PER_LANE;
 		if (vector) {
 			if (part.live[s])
-				__stcs(PLUMB_AS(float4, p), make_float4(x[4 * s], x[4 * s + 1], x[4 * s + 2], x[4 * s + 3]));
+				__stcs(PLUMB_AS(float4, p),
+					make_float4(x[4 * s], x[4 * s + 1], x[4 * s + 2], x[4 * s + 3]));
 		} else {
 PLUMB_UNROLL
 			for (int j = 0; j < PER_LANE; j++)
@@ -164,7 +166,8 @@ PLUMB_UNROLL
 
 /* Dk <= 128*Steps. Rows state rows a warp, all in registers. */
 template <int Steps, int Rows>
-static __global__ void __launch_bounds__(32 * RECURRENCE_WARPS) gdn_recurrence_kernel(struct plumb_gdn_recurrence_launch a)
+static __global__ void __launch_bounds__(32 * RECURRENCE_WARPS)
+	gdn_recurrence_kernel(struct plumb_gdn_recurrence_launch a)
 {
 	const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 	const int64_t blocks_per_head = (a.value_dim + RECURRENCE_WARPS * Rows - 1) / (RECURRENCE_WARPS * Rows);
@@ -175,8 +178,8 @@ static __global__ void __launch_bounds__(32 * RECURRENCE_WARPS) gdn_recurrence_k
 		return; /* a whole warp; there is no barrier below */
 	const int rows = left < Rows ? static_cast<int>(left) : Rows;
 	float *const state = a.state + (h * a.value_dim + i0) * a.key_dim;
-	const bool vector =
-		a.key_dim % 4 == 0 && (reinterpret_cast<uintptr_t>(a.state) | reinterpret_cast<uintptr_t>(a.y)) % 16 == 0;
+	const uintptr_t addresses = reinterpret_cast<uintptr_t>(a.state) | reinterpret_cast<uintptr_t>(a.y);
+	const bool vector = a.key_dim % 4 == 0 && addresses % 16 == 0;
 	const struct lane_part<Steps> part = part_of<Steps>(a.key_dim);
 	float s[Rows][PER_LANE * Steps], q[PER_LANE * Steps], k[PER_LANE * Steps], v[Rows];
 	float acc[Rows][PER_LANE], sum[Rows];
@@ -222,8 +225,8 @@ PLUMB_UNROLL
 }
 
 /* Any Dk: a row a warp, two passes over it. The second pass repeats the first one's decay product, to the same bits. */
-static __global__ void __launch_bounds__(32 * RECURRENCE_WARPS) gdn_recurrence_long_kernel(
-	struct plumb_gdn_recurrence_launch a)
+static __global__ void __launch_bounds__(32 * RECURRENCE_WARPS)
+	gdn_recurrence_long_kernel(struct plumb_gdn_recurrence_launch a)
 {
 	const int lane = threadIdx.x % 32;
 	const int64_t row = static_cast<int64_t>(blockIdx.x) * RECURRENCE_WARPS + threadIdx.x / 32;
@@ -266,16 +269,17 @@ static unsigned recurrence_blocks(const struct plumb_gdn_recurrence_launch *a, i
 
 extern "C" int PLUMB_LAUNCHER(gdn_recurrence)(const struct plumb_gdn_recurrence_launch *launch, void *stream)
 {
-	const int64_t rows = launch->value_heads * launch->value_dim;
+	const int threads = 32 * RECURRENCE_WARPS;
+	const int64_t blocks = (launch->value_heads * launch->value_dim + RECURRENCE_WARPS - 1) / RECURRENCE_WARPS;
 
 	if (launch->key_dim <= PLUMB_HEAD_LANES)
-		return PLUMB_LAUNCH((gdn_recurrence_kernel<1, 8>), recurrence_blocks(launch, 8), 32 * RECURRENCE_WARPS, 0, stream,
-			*launch);
+		return PLUMB_LAUNCH(
+			(gdn_recurrence_kernel<1, 8>), recurrence_blocks(launch, 8), threads, 0, stream, *launch);
 	if (launch->key_dim <= 2 * PLUMB_HEAD_LANES)
-		return PLUMB_LAUNCH((gdn_recurrence_kernel<2, 4>), recurrence_blocks(launch, 4), 32 * RECURRENCE_WARPS, 0, stream,
-			*launch);
-	return PLUMB_LAUNCH(gdn_recurrence_long_kernel, static_cast<unsigned>((rows + RECURRENCE_WARPS - 1) / RECURRENCE_WARPS),
-		32 * RECURRENCE_WARPS, 0, stream, *launch);
+		return PLUMB_LAUNCH(
+			(gdn_recurrence_kernel<2, 4>), recurrence_blocks(launch, 4), threads, 0, stream, *launch);
+	return PLUMB_LAUNCH(
+		gdn_recurrence_long_kernel, static_cast<unsigned>(blocks), threads, 0, stream, *launch);
 }
 
 /* A warp a head. One warp a block, so that 48 heads are on 48 processors. */

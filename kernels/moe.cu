@@ -246,11 +246,12 @@ static __global__ void __launch_bounds__(ROUTER_THREADS, 1) moe_router_kernel(st
 			a.logits[row] = sum;
 		else
 			*a.shared_weight = plumb_rne(a.bf16, plumb_sigmoidf(sum));
-		__threadfence();
 	}
 	__syncthreads();
-	if (threadIdx.x == 0)
+	if (threadIdx.x == 0) {
+		__threadfence(); /* covers the block's stores: the barrier came between */
 		last[0] = atomicInc(a.arrived, gridDim.x - 1) == gridDim.x - 1; /* the last arrival leaves zero */
+	}
 	__syncthreads();
 	if (!last[0])
 		return;

@@ -26,7 +26,8 @@ static __device__ int64_t ngram_hash(const struct plumb_ple_embed_launch &a, int
 	return u;
 }
 
-/* One block, so that the history is replaced after everybody has read it without a second launch; a warp a head at a time. */
+/* One block, so that the history is replaced after everybody has read it, without a second launch. A warp takes one head
+ * after the other. */
 static __global__ void __launch_bounds__(32 * EMBED_WARPS) ple_embed_kernel(struct plumb_ple_embed_launch a)
 {
 	const int lane = threadIdx.x % 32;
@@ -55,8 +56,8 @@ extern "C" int PLUMB_LAUNCHER(ple_embed)(const struct plumb_ple_embed_launch *la
 	return PLUMB_LAUNCH(ple_embed_kernel, 1, 32 * EMBED_WARPS, 0, stream, *launch);
 }
 
-/* Sum of the 256 accumulators of strided(256), thread i holding number i: the neighbour-first tree goes through lanes, then
- * through warps. Every thread gets it. partial: (8), not used again by the block without a barrier between. */
+/* Sum of the 256 accumulators of strided(256), thread i holding number i: the neighbour-first tree goes through lanes,
+ * then through warps. Every thread gets it. partial: (8), not used again by the block without a barrier between. */
 static __device__ __forceinline__ float block_tree(float sum, PLUMB_SHARED_PTR(float) partial)
 {
 PLUMB_UNROLL
@@ -65,7 +66,9 @@ PLUMB_UNROLL
 	if (threadIdx.x % 32 == 0)
 		partial[threadIdx.x / 32] = sum;
 	__syncthreads();
-	return ((partial[0] + partial[1]) + (partial[2] + partial[3])) + ((partial[4] + partial[5]) + (partial[6] + partial[7]));
+	const float low = (partial[0] + partial[1]) + (partial[2] + partial[3]);
+	const float high = (partial[4] + partial[5]) + (partial[6] + partial[7]);
+	return low + high;
 }
 
 /* 1/sqrt(sum/n + eps) */
@@ -83,8 +86,8 @@ static __device__ __forceinline__ float gnorm(int bf16, float x, float r, const 
 /* The signed square root of the gate and its sigmoid. */
 static __device__ __forceinline__ float gate_weight(int bf16, float s, float least)
 {
-	const float size = fabsf(s) < least ? least : fabsf(s); /* a NaN stays */
-	const float sign = s > 0.0f ? 1.0f : s < 0.0f ? -1.0f : s == 0.0f ? 0.0f : s;
+	const float size = fabsf(s) < least ? least : fabsf(s); /* a NaN stays, and makes the product NaN */
+	const float sign = s > 0.0f ? 1.0f : s < 0.0f ? -1.0f : 0.0f;
 	return plumb_rne(bf16, plumb_sigmoidf(plumb_rne(bf16, sqrtf(size)) * sign));
 }
 
@@ -126,7 +129,8 @@ extern "C" int PLUMB_LAUNCHER(ple_gate)(const struct plumb_ple_gate_launch *laun
 	return PLUMB_LAUNCH(ple_gate_kernel, static_cast<unsigned>(launch->streams), GATE_THREADS, 0, stream, *launch);
 }
 
-/* A thread a channel. The oldest tap lies in the very row that the newest value replaces: read first, by the same thread. */
+/* A thread a channel. The oldest tap lies in the very row that the newest value replaces: read first, by the same
+ * thread. */
 static __global__ void __launch_bounds__(CONV_THREADS) ple_conv_kernel(struct plumb_ple_conv_launch a)
 {
 	const int64_t ch = static_cast<int64_t>(blockIdx.x) * CONV_THREADS + threadIdx.x;
@@ -142,7 +146,8 @@ static __global__ void __launch_bounds__(CONV_THREADS) ple_conv_kernel(struct pl
 	if (rows > 0) { /* one tap has no history */
 		int slot = (p - (a.taps - 1 - first) * a.dilation) % rows;
 		for (int j = first; j < a.taps - 1; j++) {
-			sum = fmaf(plumb_stored_value(a.format, a.conv, ch * a.taps + j), a.window[slot * a.channels + ch], sum);
+			const float w = plumb_stored_value(a.format, a.conv, ch * a.taps + j);
+			sum = fmaf(w, a.window[slot * a.channels + ch], sum);
 			slot = slot + a.dilation < rows ? slot + a.dilation : slot + a.dilation - rows;
 		}
 		a.window[p % rows * a.channels + ch] = newest;

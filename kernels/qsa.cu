@@ -138,6 +138,8 @@ PLUMB_UNROLL
 PLUMB_UNROLL
 		for (int j = 0; j < SELECT_BATCH; j++) {
 			const int64_t i = base + j * SELECT_THREADS + threadIdx.x;
+			if (i - lane >= n) /* the whole warp is past the end */
+				break;
 			const uint32_t key = qsa_key(s[j]);
 			const int digit = static_cast<int>(key >> shift & digit_mask);
 			const bool counts = i < n && (key & prefix_mask) == prefix;
@@ -259,7 +261,6 @@ static __global__ void __launch_bounds__(SELECT_THREADS) qsa_select_kernel(const
 		prefix |= static_cast<uint32_t>(found[0]) << shift;
 		prefix_mask |= digit_mask << shift;
 		wanted -= found[1];
-		__syncthreads();
 		if (shift == 0)
 			break;
 	}

@@ -42,31 +42,26 @@ static __device__ __forceinline__ bool plumb_rows_aligned(int format, const void
 	return (reinterpret_cast<uintptr_t>(data) | static_cast<uintptr_t>(bytes)) % 16 == 0;
 }
 
-/* Add columns k0 <= k < k1 of the row to the lane's accumulators; k0 is a multiple of 256. X: pointer to float. */
-template <typename X>
+/* Add columns k0 <= k < k1 of the row to the lane's accumulators; k0 is a multiple of 256. X: pointer to float. Only the last
+ * group of 8 can be cut; its columns are asked for one by one, by constant index, so that acc stays in registers. */
+template <int Format, typename X>
 static __device__ __forceinline__ void plumb_row_products(
-	int format, const void *row, bool aligned, X x, int64_t k0, int64_t k1, float (&acc)[PLUMB_ROW_PER_LANE])
+	const void *row, bool aligned, X x, int64_t k0, int64_t k1, float (&acc)[PLUMB_ROW_PER_LANE])
 {
-	const int64_t first = k0 + (threadIdx.x % 32) * PLUMB_ROW_PER_LANE;
-	if (aligned) {
-		/* a row of a multiple of 8 (or, f32, of 4) columns: only the last group can be cut, and it is cut at k1 */
-		for (int64_t k = first; k < k1; k += PLUMB_ROW_LANES) {
-			if (k + PLUMB_ROW_PER_LANE <= k1) {
-				float w[PLUMB_ROW_PER_LANE];
-				plumb_load8(format, row, k, w);
+	for (int64_t k = k0 + (threadIdx.x % 32) * PLUMB_ROW_PER_LANE; k < k1; k += PLUMB_ROW_LANES) {
+		if (aligned && k + PLUMB_ROW_PER_LANE <= k1) {
+			float w[PLUMB_ROW_PER_LANE];
+			plumb_load8(Format, row, k, w);
 PLUMB_UNROLL
-				for (int j = 0; j < PLUMB_ROW_PER_LANE; j++)
-					acc[j] = fmaf(w[j], x[k + j], acc[j]);
-			} else {
-				for (int j = 0; k + j < k1; j++)
-					acc[j] = fmaf(plumb_stored_value(format, row, k + j), x[k + j], acc[j]);
-			}
+			for (int j = 0; j < PLUMB_ROW_PER_LANE; j++)
+				acc[j] = fmaf(w[j], x[k + j], acc[j]);
+		} else {
+PLUMB_UNROLL
+			for (int j = 0; j < PLUMB_ROW_PER_LANE; j++)
+				if (k + j < k1)
+					acc[j] = fmaf(plumb_stored_value(Format, row, k + j), x[k + j], acc[j]);
 		}
-		return;
 	}
-	for (int64_t k = first; k < k1; k += PLUMB_ROW_LANES)
-		for (int j = 0; j < PLUMB_ROW_PER_LANE && k + j < k1; j++)
-			acc[j] = fmaf(plumb_stored_value(format, row, k + j), x[k + j], acc[j]);
 }
 
 /* Address of row n of a matrix. */
@@ -75,17 +70,32 @@ static __device__ __forceinline__ const void *plumb_row_address(int format, cons
 	return static_cast<const unsigned char *>(data) + n * cols * (format == PLUMB_F32 ? 4 : 2);
 }
 
+template <int Format, typename X>
+static __device__ __forceinline__ float plumb_row_piece_of(
+	const void *data, int64_t n, int64_t cols, X x, int64_t k0, int64_t k1)
+{
+	float acc[PLUMB_ROW_PER_LANE] = {};
+	plumb_row_products<Format>(
+		plumb_row_address(Format, data, n, cols), plumb_rows_aligned(Format, data, cols), x, k0, k1, acc);
+	return plumb_warp_tree<PLUMB_ROW_PER_LANE>(acc);
+}
+
 /* One piece of split(S, 256) of one row, by one warp; all lanes get the sum. */
 template <typename X>
 static __device__ __forceinline__ float plumb_row_piece(
 	int format, const void *data, int64_t n, int64_t cols, X x, int piece, int pieces)
 {
 	const int64_t length = plumb_split_length(cols, pieces);
-	const int64_t k0 = piece * length, end = k0 + length;
-	float acc[PLUMB_ROW_PER_LANE] = {};
-	plumb_row_products(format, plumb_row_address(format, data, n, cols), plumb_rows_aligned(format, data, cols), x, k0,
-		end < cols ? end : cols, acc);
-	return plumb_warp_tree<PLUMB_ROW_PER_LANE>(acc);
+	const int64_t k0 = piece * length, end = k0 + length, k1 = end < cols ? end : cols;
+
+	switch (format) {
+	case PLUMB_F32:
+		return plumb_row_piece_of<PLUMB_F32>(data, n, cols, x, k0, k1);
+	case PLUMB_F16:
+		return plumb_row_piece_of<PLUMB_F16>(data, n, cols, x, k0, k1);
+	default:
+		return plumb_row_piece_of<PLUMB_BF16>(data, n, cols, x, k0, k1);
+	}
 }
 
 #endif

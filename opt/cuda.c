@@ -89,8 +89,8 @@ static int gpu_open(struct plumb_device *d, struct plumb_error *err)
 			cudaGetErrorString(e), cudaGetErrorName(e));
 	}
 	if (d->options.ordinal < 0 || d->options.ordinal >= present)
-		return plumb_fail(err, PLUMB_NO_DEVICE, "device cuda: GPU %d was asked, this machine has %d", d->options.ordinal,
-			present);
+		return plumb_fail(err, PLUMB_NO_DEVICE, "device cuda: GPU %d was asked, this machine has %d",
+			d->options.ordinal, present);
 	status = CHECK(d, err, cudaSetDevice, d->options.ordinal);
 	if (status == PLUMB_OK)
 		status = CHECK(d, err, cudaGetDeviceProperties, &p, d->options.ordinal);
@@ -115,8 +115,8 @@ static int gpu_open(struct plumb_device *d, struct plumb_error *err)
 	d->stream = d->gpu->stream;
 	version(driver, driver_text);
 	version(runtime, runtime_text);
-	snprintf(d->description, sizeof d->description, "%.200s, sm_%d%d, driver %s, runtime %s", p.name, p.major, p.minor,
-		driver_text, runtime_text);
+	snprintf(d->description, sizeof d->description, "%.200s, sm_%d%d, driver %s, runtime %s", p.name, p.major,
+		p.minor, driver_text, runtime_text);
 	return PLUMB_OK;
 }
 
@@ -128,8 +128,8 @@ static void *gpu_take(struct plumb_device *d, size_t bytes, struct plumb_error *
 	if (e == cudaSuccess)
 		return m;
 	(void)cudaGetLastError();
-	plumb_fail(err, PLUMB_BAD_INPUT, "%s%son cuda: cudaMalloc of %zu bytes: %s (%s)", d->op ? d->op : "", d->op ? " " : "",
-		bytes, cudaGetErrorString(e), cudaGetErrorName(e));
+	plumb_fail(err, PLUMB_BAD_INPUT, "%s%son cuda: cudaMalloc of %zu bytes: %s (%s)", d->op ? d->op : "",
+		d->op ? " " : "", bytes, cudaGetErrorString(e), cudaGetErrorName(e));
 	return NULL;
 }
 
@@ -149,7 +149,8 @@ static int gpu_sync(struct plumb_device *d, struct plumb_error *err)
 static int gpu_upload(struct plumb_device *d, void *to, const void *from, size_t bytes, struct plumb_error *err)
 {
 	int status = CHECK(d, err, cudaMemcpyAsync, to, from, bytes, cudaMemcpyHostToDevice, d->gpu->stream);
-	/* where the GPU reads pageable memory itself (GB10) the copy may still be under way: the caller's bytes must stay */
+	/* where the GPU reads pageable memory itself (GB10) the copy may still be under way: the caller's bytes must
+	 * stay */
 	return status != PLUMB_OK || d->capturing ? status : gpu_sync(d, err);
 }
 

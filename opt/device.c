@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Devices: opening them, and what stage code asks of them (scratch, counters, banks). What differs between kinds is behind
- * struct plumb_backend: here that of simt, in opt/cuda.c that of cuda. */
+/* Devices: opening them, and what stage code asks of them (scratch, counters, banks). What differs between kinds is
+ * behind struct plumb_backend: here that of simt, in opt/cuda.c that of cuda. */
 #include "opt/device.h"
 
 #include <stdio.h>
@@ -23,7 +23,8 @@ static int simt_open(struct plumb_device *d, struct plumb_error *err)
 	d->stream = &d->simt;
 #ifndef PLUMB_RACE
 	if (d->options.race)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "device simt: this build has no race check (it has sanitizers instead)");
+		return plumb_fail(
+			err, PLUMB_BAD_INPUT, "device simt: this build has no race check (it has sanitizers instead)");
 #endif
 	snprintf(d->description, sizeof d->description, "simt, seed %llu%s%s", (unsigned long long)d->options.seed,
 		d->options.race ? ", race check" : "", d->own_memory ? ", own memory" : "");
@@ -111,8 +112,8 @@ const struct plumb_backend plumb_backend_simt = {
 
 /* ---- open and close ---- */
 
-int plumb_device_open(enum plumb_device_kind kind, const struct plumb_device_options *options, struct plumb_device **out,
-	struct plumb_error *err)
+int plumb_device_open(enum plumb_device_kind kind, const struct plumb_device_options *options,
+	struct plumb_device **out, struct plumb_error *err)
 {
 	const struct plumb_backend *backend = &plumb_backend_simt;
 	struct plumb_device *d;
@@ -259,7 +260,8 @@ int plumb_device_status(const struct plumb_env *env, const char *launcher, int s
 		return PLUMB_OK;
 	result = d->backend->reason(d, status, &text);
 	if (d->op && strcmp(d->op, launcher) != 0)
-		return plumb_fail(env->err, result, "%s on %s, launch of %s: %s", d->op, d->backend->name, launcher, text);
+		return plumb_fail(
+			env->err, result, "%s on %s, launch of %s: %s", d->op, d->backend->name, launcher, text);
 	return plumb_fail(env->err, result, "%s on %s: %s", launcher, d->backend->name, text);
 }
 
@@ -306,11 +308,12 @@ int plumb_device_zones(
 		return status;
 	size_t last = plumb_poison_zone_last(d->poison, before), first = plumb_poison_zone_first(d->poison, after);
 	if (last < PLUMB_GUARD_ZONE)
-		return plumb_fail(err, PLUMB_MISMATCH, "%s wrote outside %s on %s: %zu bytes before its first byte", op, what,
-			d->backend->name, (size_t)PLUMB_GUARD_ZONE - last);
+		return plumb_fail(err, PLUMB_MISMATCH, "%s wrote outside %s on %s: %zu bytes before its first byte", op,
+			what, d->backend->name, (size_t)PLUMB_GUARD_ZONE - last);
 	if (first < PLUMB_GUARD_ZONE)
-		return plumb_fail(err, PLUMB_MISMATCH, "%s wrote outside %s on %s: %zu bytes after its last byte (of %zu)", op,
-			what, d->backend->name, first + 1, bytes);
+		return plumb_fail(err, PLUMB_MISMATCH,
+			"%s wrote outside %s on %s: %zu bytes after its last byte (of %zu)", op, what, d->backend->name,
+			first + 1, bytes);
 	return PLUMB_OK;
 }
 
@@ -329,8 +332,8 @@ void *plumb_device_scratch(const struct plumb_env *env, int slot, size_t bytes)
 	int status = PLUMB_OK;
 
 	if (slot < 0 || slot >= PLUMB_SCRATCH_SLOTS) {
-		plumb_fail(env->err, PLUMB_BAD_INPUT, "%s: scratch slot %d, expected 0..%d", d->op ? d->op : "an op", slot,
-			PLUMB_SCRATCH_SLOTS - 1);
+		plumb_fail(env->err, PLUMB_BAD_INPUT, "%s: scratch slot %d, expected 0..%d", d->op ? d->op : "an op",
+			slot, PLUMB_SCRATCH_SLOTS - 1);
 		return NULL;
 	}
 	struct plumb_scratch *s = &d->scratch[slot];
@@ -376,7 +379,8 @@ uint32_t *plumb_device_counters(const struct plumb_env *env, size_t count)
 			return NULL;
 		}
 		uint32_t *counter = d->backend->take(d, room * sizeof *counter, env->err);
-		int status = counter ? d->backend->upload(d, counter, zero, room * sizeof *zero, env->err) : PLUMB_BAD_INPUT;
+		int status =
+			counter ? d->backend->upload(d, counter, zero, room * sizeof *zero, env->err) : PLUMB_BAD_INPUT;
 		if (status == PLUMB_OK)
 			status = plumb_device_retire(d, d->counter, env->err);
 		free(zero);
@@ -394,19 +398,23 @@ uint32_t *plumb_device_counters(const struct plumb_env *env, size_t count)
 static int bank_refused(const struct plumb_weight *bank, int64_t count, struct plumb_error *err)
 {
 	if (count < 1)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "a bank of %lld matrices, expected at least 1", (long long)count);
+		return plumb_fail(
+			err, PLUMB_BAD_INPUT, "a bank of %lld matrices, expected at least 1", (long long)count);
 	for (int64_t i = 1; i < count; i++) {
 		if (bank[i].format != bank[0].format)
-			return plumb_fail(err, PLUMB_BAD_INPUT, "matrix %lld of a bank is stored as %s, matrix 0 as %s: one "
-				"kernel reads them all, so they must be alike", (long long)i,
-				plumb_format_name(bank[i].format), plumb_format_name(bank[0].format));
+			return plumb_fail(err, PLUMB_BAD_INPUT,
+				"matrix %lld of a bank is stored as %s, matrix 0 as %s: one "
+				"kernel reads them all, so they must be alike",
+				(long long)i, plumb_format_name(bank[i].format), plumb_format_name(bank[0].format));
 		if (bank[i].cols != bank[0].cols)
-			return plumb_fail(err, PLUMB_BAD_INPUT, "matrix %lld of a bank has %lld columns, matrix 0 has %lld",
-				(long long)i, (long long)bank[i].cols, (long long)bank[0].cols);
+			return plumb_fail(err, PLUMB_BAD_INPUT,
+				"matrix %lld of a bank has %lld columns, matrix 0 has %lld", (long long)i,
+				(long long)bank[i].cols, (long long)bank[0].cols);
 		if (bank[i].rows != bank[0].rows && i != count - 1)
-			return plumb_fail(err, PLUMB_BAD_INPUT, "matrix %lld of a bank has %lld rows, matrix 0 has %lld; only "
-				"the last of a bank may differ", (long long)i, (long long)bank[i].rows,
-				(long long)bank[0].rows);
+			return plumb_fail(err, PLUMB_BAD_INPUT,
+				"matrix %lld of a bank has %lld rows, matrix 0 has %lld; only "
+				"the last of a bank may differ",
+				(long long)i, (long long)bank[i].rows, (long long)bank[0].rows);
 	}
 	return PLUMB_OK;
 }
@@ -420,8 +428,8 @@ static bool bank_same(const struct plumb_bank_pointers *p, const struct plumb_we
 }
 
 /* Make the pointer array of *p from the bank. */
-static int bank_make(struct plumb_device *d, struct plumb_bank_pointers *p, const struct plumb_weight *bank, int64_t count,
-	struct plumb_error *err)
+static int bank_make(struct plumb_device *d, struct plumb_bank_pointers *p, const struct plumb_weight *bank,
+	int64_t count, struct plumb_error *err)
 {
 	size_t bytes = (size_t)count * sizeof *p->host;
 	const void **host = malloc(bytes);
@@ -431,7 +439,8 @@ static int bank_make(struct plumb_device *d, struct plumb_bank_pointers *p, cons
 	if (!device) {
 		free(host);
 		return host ? PLUMB_BAD_INPUT
-			    : plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for a bank of %lld matrices", (long long)count);
+			    : plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for a bank of %lld matrices",
+				      (long long)count);
 	}
 	for (int64_t i = 0; i < count; i++)
 		host[i] = bank[i].data;
@@ -464,7 +473,8 @@ int plumb_device_bank(
 			size_t room = d->bank_room ? 2 * d->bank_room : 64;
 			struct plumb_bank_pointers *list = realloc(d->bank, room * sizeof *list);
 			if (!list)
-				return plumb_fail(env->err, PLUMB_BAD_INPUT, "out of memory for a list of %zu banks", room);
+				return plumb_fail(
+					env->err, PLUMB_BAD_INPUT, "out of memory for a list of %zu banks", room);
 			d->bank = list;
 			d->bank_room = room;
 		}
@@ -521,8 +531,10 @@ int plumb_device_check(struct plumb_device *d, struct plumb_error *err)
 	status = d->backend->download(d, counter, d->counter, d->counters * sizeof *counter, err);
 	for (size_t i = 0; i < d->counters && status == PLUMB_OK; i++)
 		if (counter[i] != 0)
-			status = plumb_fail(err, PLUMB_MISMATCH, "%s left counter %zu at %u on %s, expected 0: the next op "
-				"counts from there", d->op ? d->op : "an op", i, counter[i], d->backend->name);
+			status = plumb_fail(err, PLUMB_MISMATCH,
+				"%s left counter %zu at %u on %s, expected 0: the next op "
+				"counts from there",
+				d->op ? d->op : "an op", i, counter[i], d->backend->name);
 	free(counter);
 	return status;
 }

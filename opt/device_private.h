@@ -8,7 +8,8 @@
 
 enum { PLUMB_SCRATCH_SLOTS = 8 };
 
-/* What a kind of device can do. Copies are in order with the launches of the stream; download has its bytes on return. */
+/* What a kind of device can do. Copies are in order with the launches of the stream; download has its bytes on return.
+ */
 struct plumb_backend {
 	const char *name;
 	int (*open)(struct plumb_device *device, struct plumb_error *err);
@@ -24,14 +25,15 @@ struct plumb_backend {
 	/* What a launcher returned, as a status and a reason. */
 	enum plumb_status (*reason)(const struct plumb_device *device, int status, const char **text);
 
-	/* A captured graph, where there is one (else NULL). between: the calls in between are recorded and not run; the graph
-	 * begins with a copy of in_bytes from in to in_place and so on. launch: run it once and wait. */
+	/* A captured graph, where there is one (else NULL). between: the calls in between are recorded and not run; the
+	 * graph begins with a copy of in_bytes from in to in_place and so on. launch: run it once and wait. */
 	int (*capture_begin)(struct plumb_device *device, struct plumb_error *err);
 	int (*capture_end)(struct plumb_device *device, void **graph, struct plumb_error *err);
 	void (*capture_drop)(struct plumb_device *device); /* after a failure in between */
 	int (*graph_launch)(struct plumb_device *device, void *graph, struct plumb_error *err);
 	void (*graph_free)(void *graph);
-	void *(*pinned_take)(struct plumb_device *device, size_t bytes, struct plumb_error *err); /* host memory for copies */
+	void *(*pinned_take)(
+		struct plumb_device *device, size_t bytes, struct plumb_error *err); /* host memory for copies */
 	void (*pinned_give)(void *memory);
 };
 
@@ -40,7 +42,8 @@ extern const struct plumb_backend plumb_backend_simt;
 extern const struct plumb_backend plumb_backend_cuda;
 #endif
 
-/* Scratch of one slot: zone | room bytes | zone. In guarded runs the second zone begins where what was asked for ends. */
+/* Scratch of one slot: zone | room bytes | zone. In guarded runs the second zone begins where what was asked for ends.
+ */
 struct plumb_scratch {
 	unsigned char *memory;
 	size_t room;

@@ -37,9 +37,10 @@ int plumb_graph_create(
 		for (int op = 0; op < PLUMB_OP_COUNT; op++) {
 			const struct plumb_binding *b = plumb_decoder_binding(decoder, l, (enum plumb_op)op);
 			if (b->device != device || b->set != plumb_device_set(device))
-				return plumb_fail(err, PLUMB_BAD_INPUT, "%s of row %d of the plan is not bound to the opt set on "
-					"%s: a graph needs the whole plan there", plumb_ops[op].name, l,
-					plumb_device_name(device));
+				return plumb_fail(err, PLUMB_BAD_INPUT,
+					"%s of row %d of the plan is not bound to the opt set on "
+					"%s: a graph needs the whole plan there",
+					plumb_ops[op].name, l, plumb_device_name(device));
 		}
 	g = calloc(1, sizeof *g);
 	if (!g)
@@ -84,7 +85,8 @@ static void *place(struct plumb_graph *g, const void *host, void **writable, con
 {
 	void *device = plumb_mirror_find(g->device, host, writable);
 	if (!device)
-		plumb_fail(err, PLUMB_BAD_INPUT, "the %s on %s: no step has run there", what, plumb_device_name(g->device));
+		plumb_fail(err, PLUMB_BAD_INPUT, "the %s on %s: no step has run there", what,
+			plumb_device_name(g->device));
 	return device;
 }
 
@@ -179,7 +181,8 @@ int plumb_graph_step(struct plumb_graph *g, int32_t token, int32_t *next, struct
 			return status;
 		if (g->generation != d->generation)
 			drop(g);
-		status = d->backend->capture_begin && g->warm ? step_recorded(g, token, err) : step_eagerly(g, token, err);
+		status = d->backend->capture_begin && g->warm ? step_recorded(g, token, err)
+							      : step_eagerly(g, token, err);
 		if (status == PLUMB_OK) {
 			g->logits_at = *plumb_decoder_position_cell(g->decoder);
 			plumb_mirror_owns(d, g->logits_at);

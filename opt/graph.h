@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* One token a step with everything left on the device: the kernels of a step are recorded once as a CUDA graph, then each token
- * is one launch that takes 8 bytes (id, position) and gives 4 (the argmax).
+/* One token a step with everything left on the device: the kernels of a step are recorded once as a CUDA graph, then
+ * each token is one launch that takes 8 bytes (id, position) and gives 4 (the argmax).
  *
- * The first step runs its kernels one by one, so that all memory exists; the second is recorded; from then on the record is
- * replayed, and recorded anew when an address in it has changed. On simt, with an observer or runner, and on a guarded device
- * nothing is recorded: the step runs as plumb_decoder_step does, and callers need no branches.
+ * The first step runs its kernels one by one, so that all memory exists; the second is recorded; from then on the
+ * record is replayed, and recorded anew when an address in it has changed. On simt, with an observer or runner, and on
+ * a guarded device nothing is recorded: the step runs as plumb_decoder_step does, and callers need no branches.
  *
- * Who has the state: the host before the first step, the device after it, the host again after plumb_graph_download_state, or
- * when a copied call (plumb_decoder_step with the same decoder) comes in between. A decoder that was reset has new state on the
- * host, which goes over at the next step. What nobody sees is state read or written through plumb_decoder_state without a
- * download before; and weights and constants must stay as they are while a graph lives. */
+ * Who has the state: the host before the first step, the device after it, the host again after
+ * plumb_graph_download_state, or when a copied call (plumb_decoder_step with the same decoder) comes in between. A
+ * decoder that was reset has new state on the host, which goes over at the next step. What nobody sees is state read or
+ * written through plumb_decoder_state without a download before; and weights and constants must stay as they are while
+ * a graph lives. */
 #ifndef PLUMB_OPT_GRAPH_H
 #define PLUMB_OPT_GRAPH_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* All clones of a call lie in one arena. A run is then a function from an arena before to an arena after, and every check
- * compares arenas: one run's before and after, or two runs'. */
+/* All clones of a call lie in one arena. A run is then a function from an arena before to an arena after, and every
+ * check compares arenas: one run's before and after, or two runs'. */
 #include "opt/guard.h"
 
 #include <inttypes.h>
@@ -139,7 +139,9 @@ static void cache_item(struct item *it, const struct plumb_config *cfg, int64_t 
 			last = c->page[i];
 	it->host = c->data;
 	it->bytes = (size_t)((last + 1) * c->page_rows) * plumb_format_row_bytes(c->format, c->width);
-	it->unit = c->format == PLUMB_F32 ? PLUMB_POISON_32 : c->format == PLUMB_F16 ? PLUMB_POISON_F16 : PLUMB_POISON_BF16;
+	it->unit = c->format == PLUMB_F32   ? PLUMB_POISON_32
+		   : c->format == PLUMB_F16 ? PLUMB_POISON_F16
+					    : PLUMB_POISON_BF16;
 	it->element = plumb_poison_bytes(it->unit);
 	it->dim[0] = c->rows;
 	it->dim[1] = c->width;
@@ -210,7 +212,8 @@ static int collect(struct plumb_guard *g, const struct plumb_call *call)
 		if (!pointer && o->optional)
 			continue;
 		if (!pointer)
-			return plumb_fail(call->env->err, PLUMB_BAD_INPUT, "%s: operand %s is NULL", info->name, o->name);
+			return plumb_fail(
+				call->env->err, PLUMB_BAD_INPUT, "%s: operand %s is NULL", info->name, o->name);
 		*it = (struct item){.operand = o, .index = i, .host = pointer,
 			.written = o->role == PLUMB_OUT || o->role == PLUMB_STATE, .poisoned = o->role == PLUMB_OUT};
 		if (o->kind == PLUMB_KIND_CACHE) {
@@ -219,8 +222,8 @@ static int collect(struct plumb_guard *g, const struct plumb_call *call)
 		} else {
 			it->rank = plumb_shape_eval(o->shape, call->env->cfg, &extent, it->dim);
 			if (it->rank < 0)
-				return plumb_fail(call->env->err, PLUMB_BAD_INPUT, "%s: operand %s has the unknown shape '%s'",
-					info->name, o->name, o->shape);
+				return plumb_fail(call->env->err, PLUMB_BAD_INPUT,
+					"%s: operand %s has the unknown shape '%s'", info->name, o->name, o->shape);
 			it->count = 1;
 			for (int k = 0; k < it->rank; k++)
 				it->count *= it->dim[k];
@@ -259,7 +262,8 @@ static int reserve(struct plumb_guard *g, struct plumb_error *err)
 		g->after[i] = aligned_alloc(ALIGN, room);
 		if (!g->before[i] || !g->after[i]) {
 			free_arenas(g);
-			return plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for a guarded call (four buffers of %zu bytes)", room);
+			return plumb_fail(err, PLUMB_BAD_INPUT,
+				"out of memory for a guarded call (four buffers of %zu bytes)", room);
 		}
 	}
 	g->room = room;
@@ -313,8 +317,8 @@ static struct plumb_device *device_of(const struct plumb_guard *g, const struct 
 	return device;
 }
 
-/* Run the op on clones: before[k] becomes after[k]. The op always runs in after[1], so that every run has the same addresses;
- * the caller of run 0 moves it. */
+/* Run the op on clones: before[k] becomes after[k]. The op always runs in after[1], so that every run has the same
+ * addresses; the caller of run 0 moves it. */
 static int run(struct plumb_guard *g, const struct plumb_call *call, enum plumb_poison poison, int k)
 {
 	union {
@@ -387,7 +391,8 @@ __attribute__((format(printf, 7, 8))) static int found(struct plumb_guard *g, co
 	return plumb_fail(call->env->err, PLUMB_MISMATCH, "%s%s %s", plumb_ops[call->op].name, where, text);
 }
 
-/* Which elements of an item an op may have written: all, or the cache rows of this call. Calls visit for runs of them. */
+/* Which elements of an item an op may have written: all, or the cache rows of this call. Calls visit for runs of them.
+ */
 struct range {
 	size_t offset;  /* in the arena */
 	int64_t first;  /* flat index of the first element */
@@ -433,14 +438,17 @@ static int check_zones(struct plumb_guard *g, const struct plumb_call *call, int
 		if (at > 0) {
 			int64_t bytes = (int64_t)(PLUMB_GUARD_ZONE - at + 1), e = -(bytes + (int64_t)it->element - 1) /
 				(int64_t)it->element;
-			return found(g, call, PLUMB_GUARD_OUTSIDE, it, e, 1, "wrote before %s: element %" PRId64 " of %" PRId64
-				" (%" PRId64 " bytes before the first)", it->operand->name, e, it->count, bytes);
+			return found(g, call, PLUMB_GUARD_OUTSIDE, it, e, 1,
+				"wrote before %s: element %" PRId64 " of %" PRId64 " (%" PRId64
+				" bytes before the first)",
+				it->operand->name, e, it->count, bytes);
 		}
 		at = first_difference(before + end, after + end, PLUMB_GUARD_ZONE);
 		if (at < PLUMB_GUARD_ZONE) {
 			int64_t e = (int64_t)((it->bytes + at) / it->element);
-			return found(g, call, PLUMB_GUARD_OUTSIDE, it, e, 1, "wrote after %s: element %" PRId64 " of %" PRId64
-				" (%zu bytes after the last)", it->operand->name, e, (int64_t)(it->bytes / it->element), at);
+			return found(g, call, PLUMB_GUARD_OUTSIDE, it, e, 1,
+				"wrote after %s: element %" PRId64 " of %" PRId64 " (%zu bytes after the last)",
+				it->operand->name, e, (int64_t)(it->bytes / it->element), at);
 		}
 	}
 	return PLUMB_OK;
@@ -464,7 +472,8 @@ static int check_unchanged(struct plumb_guard *g, const struct plumb_call *call,
 				int64_t e = r * it->cache.width + (int64_t)(d / it->element);
 				describe(it, e, 1, text, sizeof text);
 				if (!it->written)
-					return found(g, call, PLUMB_GUARD_INPUT_CHANGED, it, e, 1, "changed its input %s", text);
+					return found(g, call, PLUMB_GUARD_INPUT_CHANGED, it, e, 1,
+						"changed its input %s", text);
 				return found(g, call, PLUMB_GUARD_ROW_CHANGED, it, e, 1, "changed cache row %" PRId64
 					": %s; its rows are %" PRId64 "..%" PRId64, r, text, it->first, it->limit - 1);
 			}
@@ -482,10 +491,21 @@ static int check_unchanged(struct plumb_guard *g, const struct plumb_call *call,
 	return PLUMB_OK;
 }
 
+/* The bits of element e of an item in an arena. */
+static uint64_t bits(const struct item *it, const unsigned char *arena, int64_t e)
+{
+	uint64_t v = 0;
+	size_t at = it->cache.data ? row_offset(it, e / it->cache.width) + (size_t)(e % it->cache.width) * it->element
+				   : it->offset + (size_t)e * it->element;
+	memcpy(&v, arena + at, it->element);
+	return v;
+}
+
 /* Elements that hold their poison after both runs. */
 static int check_written(struct plumb_guard *g, const struct plumb_call *call)
 {
 	char text[200];
+	int status;
 
 	for (const struct item *it = g->item; it < g->item + g->items; it++) {
 		int64_t first = -1, count = 0;
@@ -500,10 +520,17 @@ static int check_written(struct plumb_guard *g, const struct plumb_call *call)
 					first = r.first + e;
 			}
 		}
-		if (count) {
-			describe(it, first, count, text, sizeof text);
+		if (!count)
+			continue;
+		/* NaN and 1e30 outlive an addition too; a value near 1 does not */
+		status = run(g, call, PLUMB_POISON_SMALL, 1);
+		if (status != PLUMB_OK)
+			return status;
+		describe(it, first, count, text, sizeof text);
+		if (bits(it, g->before[1], first) == bits(it, g->after[1], first))
 			return found(g, call, PLUMB_GUARD_UNWRITTEN, it, first, count, "did not write %s", text);
-		}
+		return found(g, call, PLUMB_GUARD_DIRTY_READ, it, first, count,
+			"computed with what its output held before instead of storing: %s", text);
 	}
 	return PLUMB_OK;
 }
@@ -529,16 +556,6 @@ static const struct item *compare_runs(const struct plumb_guard *g, int64_t *fir
 	return NULL;
 }
 
-/* The bits of element e of an item as the op left them. */
-static uint64_t bits(const struct item *it, const unsigned char *arena, int64_t e)
-{
-	uint64_t v = 0;
-	size_t at = it->cache.data ? row_offset(it, e / it->cache.width) + (size_t)(e % it->cache.width) * it->element
-				   : it->offset + (size_t)e * it->element;
-	memcpy(&v, arena + at, it->element);
-	return v;
-}
-
 static int check_runs(struct plumb_guard *g, const struct plumb_call *call)
 {
 	int64_t first = 0, count = 0, again = 0, different = 0;
@@ -555,14 +572,17 @@ static int check_runs(struct plumb_guard *g, const struct plumb_call *call)
 	other = compare_runs(g, &again, &different);
 	if (other) {
 		describe(other, again, different, text, sizeof text);
-		return found(g, call, PLUMB_GUARD_NONDETERMINISTIC, other, again, different, "is not deterministic: the same "
-			"inputs and memory gave %s = 0x%" PRIx64 ", then 0x%" PRIx64, text, bits(other, g->after[0], again),
-			bits(other, g->after[1], again));
+		return found(g, call, PLUMB_GUARD_NONDETERMINISTIC, other, again, different,
+			"is not deterministic: the same "
+			"inputs and memory gave %s = 0x%" PRIx64 ", then 0x%" PRIx64,
+			text, bits(other, g->after[0], again), bits(other, g->after[1], again));
 	}
 	describe(it, first, count, text, sizeof text);
-	return found(g, call, PLUMB_GUARD_DIRTY_READ, it, first, count, "used memory that nobody wrote (an output's old contents, "
+	return found(g, call, PLUMB_GUARD_DIRTY_READ, it, first, count,
+		"used memory that nobody wrote (an output's old contents, "
 		"scratch, a cache row not yet written, or beyond an operand): %s is 0x%" PRIx64 " over NaN, 0x%" PRIx64
-		" over large values", text, a, b);
+		" over large values",
+		text, a, b);
 }
 
 /* Results go to the real buffers. */
@@ -571,7 +591,8 @@ static void deliver(const struct plumb_guard *g)
 	for (const struct item *it = g->item; it < g->item + g->items; it++)
 		for (int64_t i = 0; i < ranges(it); i++) {
 			struct range r = range_of(it, i);
-			memcpy(it->host + (r.offset - it->offset), g->after[1] + r.offset, (size_t)r.count * it->element);
+			memcpy(it->host + (r.offset - it->offset), g->after[1] + r.offset,
+				(size_t)r.count * it->element);
 		}
 }
 

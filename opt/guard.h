@@ -4,17 +4,18 @@
  * A guarded call runs the op twice from the same inputs and state, in buffers of its own between guard zones:
  *   outputs hold poison before, and so do cache rows that the call has to write and those that nobody has written yet;
  *   zones, outputs, scratch and shared memory hold NaN the first time, large finite values the second.
- * Afterwards
- *   a zone that changed                       was written outside an operand (element -1, or the number of elements)
- *   an input that changed, or a cache row that is not the call's to write
- *   an element that holds its poison both times was not written
- *   an element that differs between the runs  came from memory that nobody wrote, or the op is not deterministic;
- *                                             a third run, with the first poison, tells which
- * The results then go to the real buffers, so a run through a guard gives the bits of a run without. Fillers (-1, -inf) are
- * values like others.
+ * What is then named:
+ *   a zone that changed: a write outside an operand (element -1, or the number of elements);
+ *   an input that changed, or a cache row that is not the call's to write;
+ *   an element that holds its poison both times: not written, or added to (a third run, over values near 1, tells);
+ *   an element that differs between the runs: from memory that nobody wrote, or not deterministic (a third run, with
+ *   the first poison, tells).
+ * The results then go to the real buffers, so a run through a guard gives the bits of a run without. Fillers (-1, -inf)
+ * are values like others.
  *
- * LIMIT: a write that lands farther than 4 KiB outside, or in another operand's data, is seen only there. Weights are not
- * guarded (simt and ref read the model's own memory). A guarded call copies whole caches, so it is linear in the capacity. */
+ * LIMIT: a write that lands farther than 4 KiB outside, or in another operand's data, is seen only there. Weights are
+ * not guarded (simt and ref read the model's own memory). A guarded call copies whole caches, so it is linear in the
+ * capacity. */
 #ifndef PLUMB_OPT_GUARD_H
 #define PLUMB_OPT_GUARD_H
 
@@ -42,7 +43,8 @@ struct plumb_guard_finding {
 	enum plumb_op op;
 	int layer;
 	int operand;     /* index into plumb_ops[op].operand; -1: see the message */
-	int64_t element; /* flat index of the first one; negative: before the operand; of a cache: row * width + column */
+	int64_t element; /* flat index of the first one; negative: before the operand; of a cache: row * width + column
+			  */
 	int64_t count;   /* how many elements */
 };
 
@@ -52,14 +54,17 @@ struct plumb_guard;
 int plumb_guard_create(struct plumb_guard **out, struct plumb_error *err);
 void plumb_guard_destroy(struct plumb_guard *guard);
 
-/* Calls bound to this device (borrowed) poison its memory along; without, only operands are guarded. Up to 8 devices. */
+/* Calls bound to this device (borrowed) poison its memory along; without, only operands are guarded. Up to 8 devices.
+ */
 int plumb_guard_watch(struct plumb_guard *guard, struct plumb_device *device, struct plumb_error *err);
 
 /* Run one call guarded. call: as a decoder makes it; of position only args->position is looked at.
- * PLUMB_MISMATCH with call->env->err set when something was found (outputs are then left alone), else the op's status. */
+ * PLUMB_MISMATCH with call->env->err set when something was found (outputs are then left alone), else the op's status.
+ */
 int plumb_guard_call(struct plumb_guard *guard, const struct plumb_call *call);
 
-/* The same for every call of a decoder: plumb_decoder_run_through(decoder, &runner). Set and binding stay what they are. */
+/* The same for every call of a decoder: plumb_decoder_run_through(decoder, &runner). Set and binding stay what they
+ * are. */
 struct plumb_runner plumb_guard_runner(struct plumb_guard *guard);
 
 const struct plumb_guard_finding *plumb_guard_finding(const struct plumb_guard *guard);

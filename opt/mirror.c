@@ -6,54 +6,12 @@
 
 #include "core/cache.h"
 #include "core/ops/ple.h"
-#include "opt/device_private.h"
 #include "opt/opt.h"
+#include "opt/stored.h"
 
 enum {
 	MAX_OPERANDS = 16, /* of one op; tests/test_device.c holds the table to it */
 	MAX_ARGS = 256,    /* bytes of an argument struct */
-	ALIGN = 256,       /* of a matrix inside a bank: what the device's allocator gives a single one */
-	SAMPLES = 64,      /* words of a fingerprint that does not read everything */
-};
-
-/* A fingerprint reads a whole matrix up to the first size, a whole constant up to the second: 10 us and 1 ms at 6 GB/s. */
-#define WHOLE_WEIGHT ((size_t)64 << 10)
-#define WHOLE_CONSTANT ((size_t)4 << 20)
-
-/* Device memory: zone | room | zone. */
-struct buffer {
-	unsigned char *memory;
-	size_t room;
-};
-
-/* A host buffer on the device. */
-struct copy {
-	void *host;
-	size_t key; /* bytes; 0 where the address alone is the key */
-	size_t bytes;
-	struct buffer buffer;
-	uint64_t print;           /* weights and constants: of the host bytes that were uploaded */
-	bool current;             /* resident: the device holds what an op may read */
-	bool written;             /* resident: some op writes it */
-	bool state;               /* resident: some op has it as state */
-	struct plumb_cache cache; /* resident caches: host struct; data NULL for others */
-	int64_t unit;             /* tokens a row of it */
-};
-
-/* Open addressing by address and key. */
-struct table {
-	struct copy **slot;
-	size_t room, count;
-};
-
-/* A bank: one device buffer, and the list of its matrices that stays at one address. */
-struct bank {
-	const struct plumb_weight *host;
-	int64_t count;
-	struct plumb_weight *seen;   /* (count) the host's matrices as uploaded */
-	struct plumb_weight *device; /* (count) data on the device */
-	uint64_t *print;             /* (count) */
-	struct buffer buffer;
 };
 
 /* One operand of the call under way. */
@@ -62,7 +20,7 @@ struct place {
 	void *host;
 	size_t bytes;
 	unsigned char *device;
-	struct copy *copy;          /* resident */
+	struct plumb_copy *copy;          /* resident */
 	struct plumb_cache cache;   /* kind CACHE: the host's */
 	int64_t written, limit;     /* kind CACHE: rows written, rows written .. limit - 1; rows read, below limit */
 	int64_t unit;
@@ -82,271 +40,16 @@ struct frame {
 };
 
 struct plumb_mirror {
-	struct table stored;                    /* weights and constants, by address and bytes */
-	struct table resident;                  /* everything else, while resident, by address */
-	struct bank **bank;
-	size_t banks, bank_room;
-	struct buffer operand[MAX_OPERANDS];    /* copied calls: operand i */
-	struct buffer page[MAX_OPERANDS];       /* and the page table of cache i */
+	struct plumb_stored stored;                /* weights and constants */
+	struct plumb_copy_table resident;          /* everything else, while resident, by address */
+	struct plumb_buffer operand[MAX_OPERANDS]; /* copied calls: operand i */
+	struct plumb_buffer page[MAX_OPERANDS];    /* and the page table of cache i */
 	struct frame frame;
-	bool is_resident;                       /* calls are, at the moment */
-	bool owns;                              /* resident copies are newer than the host's memory */
-	const int32_t *position;                /* the host's */
-	int32_t owned_position;                 /* of the copies */
+	bool is_resident;                          /* calls are, at the moment */
+	bool owns;                                 /* resident copies are newer than the host's memory */
+	const int32_t *position;                   /* the host's */
+	int32_t owned_position;                    /* of the copies */
 };
-
-/* ---- device memory ---- */
-
-static int buffer_reserve(struct plumb_device *d, struct buffer *b, size_t bytes, bool keep, struct plumb_error *err)
-{
-	size_t room = ALIGN;
-
-	if (b->memory && b->room >= bytes)
-		return PLUMB_OK;
-	while (room < bytes && room <= SIZE_MAX / 4)
-		room *= 2;
-	/* large buffers have the size they need: doubling gigabytes is no way to save calls */
-	if (room < bytes || bytes > (size_t)64 << 20)
-		room = bytes;
-	if (room > SIZE_MAX - 2 * PLUMB_GUARD_ZONE)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "a device buffer of %zu bytes is out of range", bytes);
-	unsigned char *memory = d->backend->take(d, room + 2 * PLUMB_GUARD_ZONE, err);
-	if (!memory)
-		return PLUMB_BAD_INPUT;
-	int status = PLUMB_OK;
-	if (keep)
-		status = plumb_device_retire(d, b->memory, err);
-	else
-		d->backend->give(d, b->memory);
-	if (status != PLUMB_OK) {
-		d->backend->give(d, memory);
-		return status;
-	}
-	*b = (struct buffer){memory, room};
-	return PLUMB_OK;
-}
-
-static unsigned char *buffer_data(const struct buffer *b)
-{
-	return b->memory + PLUMB_GUARD_ZONE;
-}
-
-/* Write the zones around `bytes` of a buffer. */
-static int buffer_zones(struct plumb_device *d, const struct buffer *b, size_t bytes, struct plumb_error *err)
-{
-	int status = plumb_device_fill(d, b->memory, PLUMB_GUARD_ZONE, err);
-	if (status == PLUMB_OK)
-		status = plumb_device_fill(d, buffer_data(b) + bytes, PLUMB_GUARD_ZONE, err);
-	return status;
-}
-
-/* ---- tables ---- */
-
-static uint64_t mix(uint64_t h, uint64_t v)
-{
-	h = (h ^ v) * 0x9E3779B97F4A7C15u;
-	return h ^ h >> 32;
-}
-
-static struct copy **table_slot(const struct table *t, const void *host, size_t key)
-{
-	size_t i = (size_t)mix(mix(1, (uintptr_t)host), key) & (t->room - 1);
-	while (t->slot[i] && !(t->slot[i]->host == host && t->slot[i]->key == key))
-		i = (i + 1) & (t->room - 1);
-	return &t->slot[i];
-}
-
-static struct copy *table_find(const struct table *t, const void *host, size_t key)
-{
-	return t->room ? *table_slot(t, host, key) : NULL;
-}
-
-/* Find or add; NULL: out of memory. */
-static struct copy *table_take(struct table *t, void *host, size_t key)
-{
-	struct copy *c = table_find(t, host, key);
-
-	if (c)
-		return c;
-	if (2 * (t->count + 1) > t->room) {
-		struct table bigger = {.room = t->room ? 2 * t->room : 64, .count = t->count};
-		bigger.slot = calloc(bigger.room, sizeof(*bigger.slot));
-		if (!bigger.slot)
-			return NULL;
-		for (size_t i = 0; i < t->room; i++)
-			if (t->slot[i])
-				*table_slot(&bigger, t->slot[i]->host, t->slot[i]->key) = t->slot[i];
-		free(t->slot);
-		*t = bigger;
-	}
-	c = calloc(1, sizeof *c);
-	if (c) {
-		c->host = host;
-		c->key = key;
-		*table_slot(t, host, key) = c;
-		t->count++;
-	}
-	return c;
-}
-
-static void table_clear(struct plumb_device *d, struct table *t)
-{
-	for (size_t i = 0; i < t->room; i++)
-		if (t->slot[i]) {
-			d->backend->give(d, t->slot[i]->buffer.memory);
-			free(t->slot[i]);
-		}
-	free(t->slot);
-	*t = (struct table){0};
-}
-
-/* ---- weights and constants ---- */
-
-static uint64_t fingerprint(const void *data, size_t bytes, size_t whole)
-{
-	const unsigned char *p = data;
-	size_t step = bytes <= whole ? 8 : bytes / SAMPLES / 8 * 8, at = 0;
-	uint64_t h = mix(2, bytes), v;
-
-	for (; at + 8 <= bytes; at += step) {
-		memcpy(&v, p + at, sizeof v);
-		h = mix(h, v);
-	}
-	v = 0;
-	at = bytes >= 8 ? bytes - 8 : 0; /* the end is in whatever the step */
-	memcpy(&v, p + at, bytes - at);
-	return mix(h, v);
-}
-
-/* Device address of host bytes that do not change; NULL with a message. */
-static void *stored(struct plumb_device *d, void *host, size_t bytes, size_t whole, struct plumb_error *err)
-{
-	struct copy *c = table_take(&d->mirror->stored, host, bytes);
-	uint64_t print;
-
-	if (!c) {
-		plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for a device copy");
-		return NULL;
-	}
-	if (c->buffer.memory && d->mirror->is_resident)
-		return buffer_data(&c->buffer); /* opt/graph.h: weights stay as they are while a graph lives */
-	print = fingerprint(host, bytes, whole);
-	if (c->buffer.memory && c->print == print)
-		return buffer_data(&c->buffer);
-	if (buffer_reserve(d, &c->buffer, bytes, true, err) != PLUMB_OK ||
-		buffer_zones(d, &c->buffer, bytes, err) != PLUMB_OK ||
-		d->backend->upload(d, buffer_data(&c->buffer), host, bytes, err) != PLUMB_OK)
-		return NULL;
-	c->bytes = bytes;
-	c->print = print;
-	return buffer_data(&c->buffer);
-}
-
-static bool matrix_same(const struct plumb_weight *a, const struct plumb_weight *b)
-{
-	return a->format == b->format && a->rows == b->rows && a->cols == b->cols && a->data == b->data;
-}
-
-static void bank_free(struct plumb_device *d, struct bank *b)
-{
-	d->backend->give(d, b->buffer.memory);
-	free(b->seen);
-	free(b->device);
-	free(b->print);
-	free(b);
-}
-
-/* Lay the matrices out in one device buffer. *out is set on success. */
-static int bank_create(struct plumb_device *d, const struct plumb_weight *host, int64_t count, struct bank **out,
-	struct plumb_error *err)
-{
-	size_t n = (size_t)count, bytes = 0;
-	struct bank *b = calloc(1, sizeof *b);
-	int status = PLUMB_OK;
-
-	if (b) {
-		b->host = host;
-		b->count = count;
-		b->seen = calloc(n, sizeof *b->seen);
-		b->device = calloc(n, sizeof *b->device);
-		b->print = calloc(n, sizeof *b->print);
-	}
-	if (!b || !b->seen || !b->device || !b->print) {
-		status = plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for a bank of %lld matrices", (long long)count);
-		goto failed;
-	}
-	for (size_t i = 0; i < n; i++)
-		bytes += (plumb_weight_bytes(&host[i]) + ALIGN - 1) / ALIGN * ALIGN;
-	status = buffer_reserve(d, &b->buffer, bytes, false, err);
-	if (status == PLUMB_OK)
-		status = buffer_zones(d, &b->buffer, bytes, err);
-	bytes = 0;
-	for (size_t i = 0; i < n && status == PLUMB_OK; i++) {
-		size_t own = plumb_weight_bytes(&host[i]);
-		b->seen[i] = b->device[i] = host[i];
-		b->device[i].data = buffer_data(&b->buffer) + bytes;
-		b->print[i] = fingerprint(host[i].data, own, WHOLE_WEIGHT);
-		status = d->backend->upload(d, buffer_data(&b->buffer) + bytes, host[i].data, own, err);
-		bytes += (own + ALIGN - 1) / ALIGN * ALIGN;
-	}
-	if (status == PLUMB_OK) {
-		*out = b;
-		return PLUMB_OK;
-	}
-failed:
-	if (b)
-		bank_free(d, b);
-	return status;
-}
-
-/* Whether the device's matrices are still the host's. */
-static bool bank_current(const struct bank *b)
-{
-	bool same = true;
-	for (int64_t i = 0; i < b->count && same; i++)
-		same = matrix_same(&b->seen[i], &b->host[i]) &&
-			b->print[i] == fingerprint(b->host[i].data, plumb_weight_bytes(&b->host[i]), WHOLE_WEIGHT);
-	return same;
-}
-
-/* The bank's list with data on the device; NULL with a message. */
-static const struct plumb_weight *banked(
-	struct plumb_device *d, const struct plumb_weight *host, int64_t count, struct plumb_error *err)
-{
-	struct plumb_mirror *m = d->mirror;
-	struct bank *made = NULL;
-	size_t i = 0;
-
-	if (count < 1) {
-		plumb_fail(err, PLUMB_BAD_INPUT, "a bank of %lld matrices, expected at least 1", (long long)count);
-		return NULL;
-	}
-	while (i < m->banks && !(m->bank[i]->host == host && m->bank[i]->count == count))
-		i++;
-	if (i < m->banks && (m->is_resident || bank_current(m->bank[i])))
-		return m->bank[i]->device;
-	if (i == m->bank_room) {
-		size_t room = m->bank_room ? 2 * m->bank_room : 64;
-		struct bank **list = realloc(m->bank, room * sizeof *list);
-		if (!list) {
-			plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for a list of %zu banks", room);
-			return NULL;
-		}
-		m->bank = list;
-		m->bank_room = room;
-	}
-	if (bank_create(d, host, count, &made, err) != PLUMB_OK)
-		return NULL;
-	if (i < m->banks) {
-		/* nothing is in flight in a copied call, so the old one can go; a graph made of it is no longer valid */
-		bank_free(d, m->bank[i]);
-		d->generation++;
-	} else {
-		m->banks++;
-	}
-	m->bank[i] = made;
-	return made->device;
-}
 
 /* ---- caches ---- */
 
@@ -357,8 +60,8 @@ enum direction {
 };
 
 /* Move bytes of one operand between the host and the device. */
-static int move(struct plumb_device *d, enum direction direction, unsigned char *host, unsigned char *device, size_t bytes,
-	struct plumb_error *err)
+static int move(struct plumb_device *d, enum direction direction, unsigned char *host, unsigned char *device,
+	size_t bytes, struct plumb_error *err)
 {
 	unsigned char *seen;
 	int status;
@@ -378,8 +81,8 @@ static int move(struct plumb_device *d, enum direction direction, unsigned char 
 }
 
 /* Move rows first .. limit - 1, page by page. */
-static int cache_copy(struct plumb_device *d, enum direction direction, const struct plumb_cache *host, unsigned char *device,
-	int64_t first, int64_t limit, struct plumb_error *err)
+static int cache_copy(struct plumb_device *d, enum direction direction, const struct plumb_cache *host,
+	unsigned char *device, int64_t first, int64_t limit, struct plumb_error *err)
 {
 	size_t row_bytes = plumb_format_row_bytes(host->format, host->width);
 	int status = PLUMB_OK;
@@ -414,7 +117,8 @@ static size_t cache_bytes(const struct plumb_cache *c)
 }
 
 /* Which rows of a cache a call reads and writes follows from its position: rows of tokens, or of blocks ("NB ..."). */
-static void cache_rows(const struct plumb_op_info *info, const struct plumb_config *cfg, const void *args, struct place *p)
+static void cache_rows(
+	const struct plumb_op_info *info, const struct plumb_config *cfg, const void *args, struct place *p)
 {
 	int64_t T, position = -1;
 
@@ -439,29 +143,30 @@ static void cache_rows(const struct plumb_op_info *info, const struct plumb_conf
 
 /* ---- resident copies ---- */
 
-static int copy_upload(struct plumb_device *d, struct copy *c, int64_t limit, struct plumb_error *err)
+static int copy_upload(struct plumb_device *d, struct plumb_copy *c, int64_t limit, struct plumb_error *err)
 {
 	if (d->capturing)
 		return plumb_fail(err, PLUMB_BAD_INPUT,
-			"%s uses memory that the step before the capture did not: not resident", d->op ? d->op : "an op");
+			"%s uses memory that the step before the capture did not: not resident",
+			d->op ? d->op : "an op");
 	c->current = true;
 	if (c->cache.data)
-		return cache_copy(d, UP, &c->cache, buffer_data(&c->buffer), 0, limit, err);
-	return d->backend->upload(d, buffer_data(&c->buffer), c->host, c->bytes, err);
+		return cache_copy(d, UP, &c->cache, plumb_buffer_data(&c->buffer), 0, limit, err);
+	return d->backend->upload(d, plumb_buffer_data(&c->buffer), c->host, c->bytes, err);
 }
 
 /* The resident copy of an operand, uploaded when it has to be; NULL with a message. */
-static struct copy *resident(struct plumb_device *d, struct place *p, size_t bytes, struct plumb_error *err)
+static struct plumb_copy *resident(struct plumb_device *d, struct place *p, size_t bytes, struct plumb_error *err)
 {
 	enum plumb_role role = p->operand->role;
-	struct copy *c = table_take(&d->mirror->resident, p->host, 0);
+	struct plumb_copy *c = plumb_copy_take(&d->mirror->resident, p->host, 0);
 
 	if (!c) {
 		plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for a device copy");
 		return NULL;
 	}
 	if (bytes > c->bytes) {
-		if (buffer_reserve(d, &c->buffer, bytes, true, err) != PLUMB_OK)
+		if (plumb_buffer_reserve(d, &c->buffer, bytes, true, err) != PLUMB_OK)
 			return NULL;
 		c->bytes = bytes;
 		c->current = false;
@@ -491,7 +196,7 @@ static int place_take(struct plumb_device *d, struct frame *f, struct place *p, 
 
 	if (m->is_resident) {
 		p->copy = resident(d, p, p->bytes, err);
-		p->device = p->copy ? buffer_data(&p->copy->buffer) : NULL;
+		p->device = p->copy ? plumb_buffer_data(&p->copy->buffer) : NULL;
 		return p->copy ? PLUMB_OK : PLUMB_BAD_INPUT;
 	}
 	for (struct place *q = f->place; q < p; q++)
@@ -499,17 +204,17 @@ static int place_take(struct plumb_device *d, struct frame *f, struct place *p, 
 			p->device = q->device;
 			return PLUMB_OK;
 		}
-	struct buffer *b = &m->operand[p - f->place];
-	int status = buffer_reserve(d, b, p->bytes, false, err);
+	struct plumb_buffer *b = &m->operand[p - f->place];
+	int status = plumb_buffer_reserve(d, b, p->bytes, false, err);
 	if (status == PLUMB_OK && d->poison != PLUMB_POISON_OFF)
-		status = buffer_zones(d, b, p->bytes, err);
+		status = plumb_buffer_zones(d, b, p->bytes, err);
 	if (status == PLUMB_OK)
-		p->device = buffer_data(b);
+		p->device = plumb_buffer_data(b);
 	return status;
 }
 
-static int place_cache(struct plumb_device *d, const struct plumb_env *env, const struct plumb_op_info *info, struct frame *f,
-	struct place *p, const void *args)
+static int place_cache(struct plumb_device *d, const struct plumb_env *env, const struct plumb_op_info *info,
+	struct frame *f, struct place *p, const void *args)
 {
 	struct plumb_mirror *m = d->mirror;
 	size_t i = (size_t)(p - f->place), page_bytes;
@@ -531,16 +236,16 @@ static int place_cache(struct plumb_device *d, const struct plumb_env *env, cons
 		static const struct plumb_operand page = {.name = "page", .role = PLUMB_CONSTANT};
 		struct place t = {.operand = &page};
 		memcpy(&t.host, &p->cache.page, sizeof t.host);
-		struct copy *c = resident(d, &t, page_bytes, env->err);
+		struct plumb_copy *c = resident(d, &t, page_bytes, env->err);
 		if (!c)
 			return PLUMB_BAD_INPUT;
-		f->cache[i].page = (const int32_t *)buffer_data(&c->buffer);
+		f->cache[i].page = (const int32_t *)plumb_buffer_data(&c->buffer);
 		return PLUMB_OK;
 	}
-	status = buffer_reserve(d, &m->page[i], page_bytes, false, env->err);
+	status = plumb_buffer_reserve(d, &m->page[i], page_bytes, false, env->err);
 	if (status == PLUMB_OK)
-		status = d->backend->upload(d, buffer_data(&m->page[i]), p->cache.page, page_bytes, env->err);
-	f->cache[i].page = (const int32_t *)buffer_data(&m->page[i]);
+		status = d->backend->upload(d, plumb_buffer_data(&m->page[i]), p->cache.page, page_bytes, env->err);
+	f->cache[i].page = (const int32_t *)plumb_buffer_data(&m->page[i]);
 	return status;
 }
 
@@ -550,9 +255,11 @@ static size_t element_bytes(enum plumb_kind kind)
 }
 
 /* Replace operand i of the frame by what the device wants. */
-static int frame_operand(const struct plumb_env *env, const struct plumb_op_info *info, struct frame *f, int i, const void *args)
+static int frame_operand(
+	const struct plumb_env *env, const struct plumb_op_info *info, struct frame *f, int i, const void *args)
 {
 	struct plumb_device *d = env->device;
+	struct plumb_stored *stored = &d->mirror->stored;
 	const struct plumb_operand *o = &info->operand[i];
 	struct plumb_extent extent = {f->args.T, env->capacity};
 	struct place *p = &f->place[i];
@@ -563,11 +270,12 @@ static int frame_operand(const struct plumb_env *env, const struct plumb_op_info
 	*p = (struct place){.operand = o};
 	memcpy(&p->host, (const char *)args + o->offset, sizeof p->host);
 	if (!p->host)
-		return o->optional ? PLUMB_OK
-				   : plumb_fail(env->err, PLUMB_BAD_INPUT, "%s: operand %s is NULL", info->name, o->name);
+		return o->optional
+			       ? PLUMB_OK
+			       : plumb_fail(env->err, PLUMB_BAD_INPUT, "%s: operand %s is NULL", info->name, o->name);
 	if (rank < 0)
-		return plumb_fail(env->err, PLUMB_BAD_INPUT, "%s: operand %s has the unknown shape '%s'", info->name, o->name,
-			o->shape);
+		return plumb_fail(env->err, PLUMB_BAD_INPUT, "%s: operand %s has the unknown shape '%s'", info->name,
+			o->name, o->shape);
 	for (int k = 0; k < rank; k++)
 		count *= dim[k];
 
@@ -575,9 +283,7 @@ static int frame_operand(const struct plumb_env *env, const struct plumb_op_info
 	case PLUMB_KIND_WEIGHT:
 		f->weight[i] = *(const struct plumb_weight *)p->host;
 		if (f->weight[i].data) {
-			void *host;
-			memcpy(&host, &f->weight[i].data, sizeof host);
-			f->weight[i].data = stored(d, host, plumb_weight_bytes(&f->weight[i]), WHOLE_WEIGHT, env->err);
+			f->weight[i].data = plumb_stored_weight(d, stored, &f->weight[i], env->err);
 			if (!f->weight[i].data)
 				return PLUMB_BAD_INPUT;
 		}
@@ -587,11 +293,11 @@ static int frame_operand(const struct plumb_env *env, const struct plumb_op_info
 		count = dim[0];
 		if (o->count)
 			memcpy(&count, (const char *)args + o->count, sizeof count);
-		device = banked(d, p->host, count, env->err);
+		device = plumb_stored_bank(d, stored, p->host, count, env->err);
 		frame_set(f, o, device);
 		return device ? PLUMB_OK : PLUMB_BAD_INPUT;
 	case PLUMB_KIND_NGRAM:
-		device = stored(d, p->host, sizeof(struct plumb_ngram), WHOLE_CONSTANT, env->err);
+		device = plumb_stored_constant(d, stored, p->host, sizeof(struct plumb_ngram), env->err);
 		frame_set(f, o, device);
 		return device ? PLUMB_OK : PLUMB_BAD_INPUT;
 	case PLUMB_KIND_CACHE:
@@ -601,7 +307,7 @@ static int frame_operand(const struct plumb_env *env, const struct plumb_op_info
 	}
 	p->bytes = (size_t)count * element_bytes(o->kind);
 	if (o->role == PLUMB_CONSTANT) {
-		device = stored(d, p->host, p->bytes, WHOLE_CONSTANT, env->err);
+		device = plumb_stored_constant(d, stored, p->host, p->bytes, env->err);
 		frame_set(f, o, device);
 		return device ? PLUMB_OK : PLUMB_BAD_INPUT;
 	}
@@ -618,8 +324,9 @@ static int frame_build(const struct plumb_env *env, enum plumb_op op, const void
 	int status = PLUMB_OK;
 
 	if (info->operands > MAX_OPERANDS || info->args_size > MAX_ARGS)
-		return plumb_fail(env->err, PLUMB_BAD_INPUT, "%s has %d operands in %zu bytes, at most %d in %d are possible",
-			info->name, info->operands, info->args_size, MAX_OPERANDS, MAX_ARGS);
+		return plumb_fail(env->err, PLUMB_BAD_INPUT,
+			"%s has %d operands in %zu bytes, at most %d in %d are possible", info->name, info->operands,
+			info->args_size, MAX_OPERANDS, MAX_ARGS);
 	memcpy(f->args.byte, args, info->args_size);
 	f->places = info->operands;
 	for (int i = 0; i < info->operands && status == PLUMB_OK; i++)
@@ -747,15 +454,12 @@ void plumb_mirror_destroy(struct plumb_device *d)
 
 	if (!m)
 		return;
-	table_clear(d, &m->stored);
-	table_clear(d, &m->resident);
-	for (size_t i = 0; i < m->banks; i++)
-		bank_free(d, m->bank[i]);
+	plumb_stored_clear(d, &m->stored);
+	plumb_copy_clear(d, &m->resident);
 	for (int i = 0; i < MAX_OPERANDS; i++) {
 		d->backend->give(d, m->operand[i].memory);
 		d->backend->give(d, m->page[i].memory);
 	}
-	free(m->bank);
 	free(m);
 	d->mirror = NULL;
 }
@@ -765,8 +469,10 @@ int plumb_mirror_resident_begin(struct plumb_device *d, const int32_t *position,
 	struct plumb_mirror *m = d->mirror;
 
 	if (m->position && m->position != position)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "device %s already holds the state of another decoder: destroy its "
-			"graph first", d->backend->name);
+		return plumb_fail(err, PLUMB_BAD_INPUT,
+			"device %s already holds the state of another decoder: destroy its "
+			"graph first",
+			d->backend->name);
 	if (!plumb_mirror_is_owner(d)) { /* the host's state is the newer one */
 		for (size_t i = 0; i < m->resident.room; i++)
 			if (m->resident.slot[i])
@@ -774,13 +480,13 @@ int plumb_mirror_resident_begin(struct plumb_device *d, const int32_t *position,
 		m->owns = false;
 	}
 	m->position = position;
-	m->is_resident = true;
+	m->is_resident = m->stored.trusted = true;
 	return PLUMB_OK;
 }
 
 void plumb_mirror_resident_end(struct plumb_device *d)
 {
-	d->mirror->is_resident = false;
+	d->mirror->is_resident = d->mirror->stored.trusted = false;
 }
 
 void plumb_mirror_owns(struct plumb_device *d, int32_t position)
@@ -802,14 +508,14 @@ int plumb_mirror_hand_back(struct plumb_device *d, struct plumb_error *err)
 
 	if (plumb_mirror_is_owner(d))
 		for (size_t i = 0; i < m->resident.room && status == PLUMB_OK; i++) {
-			struct copy *c = m->resident.slot[i];
+			struct plumb_copy *c = m->resident.slot[i];
 			if (!c || !c->state || !c->current)
 				continue;
 			if (c->cache.data)
-				status = cache_copy(d, DOWN, &c->cache, buffer_data(&c->buffer), 0,
+				status = cache_copy(d, DOWN, &c->cache, plumb_buffer_data(&c->buffer), 0,
 					m->owned_position / c->unit, err);
 			else
-				status = d->backend->download(d, c->host, buffer_data(&c->buffer), c->bytes, err);
+				status = d->backend->download(d, c->host, plumb_buffer_data(&c->buffer), c->bytes, err);
 		}
 	m->owns = false;
 	return status;
@@ -817,8 +523,8 @@ int plumb_mirror_hand_back(struct plumb_device *d, struct plumb_error *err)
 
 void plumb_mirror_release(struct plumb_device *d)
 {
-	table_clear(d, &d->mirror->resident);
-	d->mirror->owns = d->mirror->is_resident = false;
+	plumb_copy_clear(d, &d->mirror->resident);
+	d->mirror->owns = d->mirror->is_resident = d->mirror->stored.trusted = false;
 	d->mirror->position = NULL;
 	d->generation++;
 }
@@ -829,7 +535,7 @@ int plumb_mirror_upload_state(struct plumb_device *d, int32_t position, struct p
 	int status = PLUMB_OK;
 
 	for (size_t i = 0; i < m->resident.room && status == PLUMB_OK; i++) {
-		struct copy *c = m->resident.slot[i];
+		struct plumb_copy *c = m->resident.slot[i];
 		if (c && (c->state || !c->written) && !c->current)
 			status = copy_upload(d, c, c->unit ? position / c->unit : 0, err);
 	}
@@ -838,17 +544,17 @@ int plumb_mirror_upload_state(struct plumb_device *d, int32_t position, struct p
 
 void plumb_mirror_host_wrote(struct plumb_device *d, const void *host)
 {
-	struct copy *c = table_find(&d->mirror->resident, host, 0);
+	struct plumb_copy *c = plumb_copy_find(&d->mirror->resident, host, 0);
 	if (c)
 		c->current = false;
 }
 
 void *plumb_mirror_find(struct plumb_device *d, const void *host, void **writable)
 {
-	struct copy *c = table_find(&d->mirror->resident, host, 0);
+	struct plumb_copy *c = plumb_copy_find(&d->mirror->resident, host, 0);
 	if (c && writable)
 		*writable = c->host;
-	return c ? buffer_data(&c->buffer) : NULL;
+	return c ? plumb_buffer_data(&c->buffer) : NULL;
 }
 
 /* ---- the set ---- */

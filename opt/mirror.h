@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* Host memory on a device that has its own. The functions of plumb_opt_set want arguments whose data lies on the device;
- * callers have host memory. Two ways to bring them together:
+/* Host memory on a device that has its own. The functions of plumb_opt_set want arguments whose data lies on the
+ * device; callers have host memory. Two ways to bring them together:
  *
- *   copied    (always, unless a graph says otherwise) each call uploads what the op reads (IN, STATE), runs it, waits, and
- *             downloads what it wrote (OUT, STATE). Of a cache only rows below position + T go over and only rows that the
- *             call wrote come back. Between calls the host's memory is the truth, so observers, mixtures of sets and
- *             comparisons need to know nothing.
+ *   copied    (always, unless a graph says otherwise) each call uploads what the op reads (IN, STATE), runs it,
+ *             waits, and downloads what it wrote (OUT, STATE). Of a cache only rows below position + T go over and
+ *             only rows that the call wrote come back. Between calls the host's memory is the truth, so observers,
+ *             mixtures of sets and comparisons need to know nothing.
  *   resident  (opt/graph.h) nothing is copied; state and activations live on the device between calls.
  *
  * Weights and constants go over once, and stay by host address, size and fingerprint (see plumb_device_forget).
  *
- * LIMIT: a copied call costs time linear in the position (attention, qsa_score read every row below it on the host's account). */
+ * LIMIT: a copied call of an op that reads a cache costs time linear in the position. */
 #ifndef PLUMB_OPT_MIRROR_H
 #define PLUMB_OPT_MIRROR_H
 
@@ -25,12 +25,12 @@ extern "C" {
 extern const struct plumb_set plumb_opt_mirrored_set;
 
 /* The same for any function that wants device memory (a user's kernel): copy, run, copy back. With poison on (a guarded
- * device) also: operands lie between guard zones on the device, outputs go over as they are, caches go over and come back
- * whole, and a write outside an operand is PLUMB_MISMATCH. */
+ * device) also: operands lie between guard zones on the device, outputs go over as they are, caches go over and come
+ * back whole, and a write outside an operand is PLUMB_MISMATCH. */
 int plumb_mirror_run(const struct plumb_env *env, enum plumb_op op, plumb_op_fn *fn, const void *args);
 
-/* For timing: upload once, then call functions of plumb_opt_set with *device_args as often as wanted, until the next call of
- * another kind on this device. Where device memory is host memory, *device_args is args. */
+/* For timing: upload once, then call functions of plumb_opt_set with *device_args as often as wanted, until the next
+ * call of another kind on this device. Where device memory is host memory, *device_args is args. */
 int plumb_mirror_prepare(const struct plumb_env *env, enum plumb_op op, const void *args, const void **device_args);
 
 /* For opt/graph.c. position: the host's position cell, by which a reset of the host's state is seen.

@@ -9,16 +9,32 @@ static uint32_t spread(size_t i)
 	return (uint32_t)i * 2654435761u >> 8;
 }
 
+/* No byte is zero, so that a zero stored over poison changes every byte. */
 static uint32_t word(enum plumb_poison poison, size_t i)
 {
-	return poison == PLUMB_POISON_NAN ? 0x7fc00000u | (spread(i) & 0x3fffffu) : 0x71490000u | (spread(i) & 0xffffu);
+	uint32_t low = (spread(i) & 0xfefeu) | 0x0101u;
+
+	switch (poison) {
+	case PLUMB_POISON_NAN:
+		return 0x7fc10000u | low;
+	case PLUMB_POISON_SMALL:
+		return 0x3f810000u | low;
+	default:
+		return 0x71490000u | low;
+	}
 }
 
 static uint16_t half(enum plumb_poison poison, enum plumb_poison_unit unit, size_t i)
 {
+	uint32_t low = spread(i);
+
 	if (unit == PLUMB_POISON_BF16)
-		return (uint16_t)(poison == PLUMB_POISON_NAN ? 0x7fc0u | (spread(i) & 0x3fu) : 0x7100u | (spread(i) & 0xffu));
-	return (uint16_t)(poison == PLUMB_POISON_NAN ? 0x7e00u | (spread(i) & 0x1ffu) : 0x7b00u | (spread(i) & 0xffu));
+		low = poison == PLUMB_POISON_NAN ? 0x7fc1u | (low & 0x3eu)
+			: poison == PLUMB_POISON_SMALL ? 0x3f81u | (low & 0x3eu) : 0x7101u | (low & 0xfeu);
+	else
+		low = poison == PLUMB_POISON_NAN ? 0x7e01u | (low & 0x1feu)
+			: poison == PLUMB_POISON_SMALL ? 0x3c01u | (low & 0xfeu) : 0x7b01u | (low & 0xfeu);
+	return (uint16_t)low;
 }
 
 size_t plumb_poison_bytes(enum plumb_poison_unit unit)

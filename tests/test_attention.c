@@ -15,7 +15,7 @@
 #include "ref/twin/twin.h"
 #include "tests/support/rig.h"
 
-enum { CASES = 36, SEEDS = 3 };
+enum { CASES = RIG_SLOW ? 12 : 24, SEEDS = RIG_SLOW ? 2 : 3 };
 
 static double worst[5]; /* of each op, policy f32: largest error of the twin as a part of its bound */
 static int64_t flipped, compared; /* policy bf16: elements of the twin that are not the oracle's */
@@ -36,7 +36,7 @@ static void open_case(struct rig *r, int i, const char *what)
 	static const int groups[] = {1, 2, 3, 5, 12, 17, 18};
 	static const int dims[] = {2, 8, 20, 32, 33, 64, 66, 100, 128, 256, 264, 300};
 
-	rig_open(r, 1000 + (uint64_t)i, i % 2 ? PLUMB_POLICY_BF16 : PLUMB_POLICY_F32);
+	rig_open(r, 1000 + (uint64_t)i, (i / 12 + i) % 2 ? PLUMB_POLICY_BF16 : PLUMB_POLICY_F32);
 	snprintf(r->replay, sizeof r->replay, "%s, case %d", what, i);
 	r->cfg.kv_heads = 1 + (int)rig_below(r, 3);
 	r->cfg.q_heads = r->cfg.kv_heads * groups[rig_below(r, 7)];
@@ -612,7 +612,7 @@ START_TEST(decode_full_size)
 	choose_blocks(&r, positions[_i], 1, block, count);
 	ck_assert_int_eq(count[0], positions[_i] / 4 < 512 ? (positions[_i] + 1) / 4 : 512);
 
-	unsigned char *twin = rig_agree(&r, attn_decode_twin, attn_decode_opt, &a, positions[_i] == 262143 ? 4 : 1);
+	unsigned char *twin = rig_agree(&r, attn_decode_twin, attn_decode_opt, &a, positions[_i] == 262143 && !RIG_SLOW ? 4 : 1);
 	if (positions[_i] < 10000) { /* the witness looks at every position */
 		double *center = malloc(24 * 256 * sizeof *center), *bound = malloc(24 * 256 * sizeof *bound);
 		witness_decode(&r, &a, 0, true, center, bound);

@@ -63,6 +63,7 @@ struct change {
 	const char *name;  /* NULL: keep */
 	const char *dtype; /* NULL: keep */
 	int lead;          /* put a dimension of 1 in front */
+	int trail;         /* put one behind */
 	int more;          /* add to the first dimension (with zeros as data) */
 	int flip;          /* add one to the I64 value of this index, from 1 */
 	bool twice;        /* leave it and add a copy under name */
@@ -84,6 +85,8 @@ static void rewrite(const char *source, size_t at, const struct change *with)
 		if (i != at || with->drop)
 			continue;
 		memcpy(dims + with->lead, t->dim, (size_t)t->rank * sizeof *dims);
+		if (with->trail)
+			dims[t->rank] = 1;
 		dims[with->lead] += with->more;
 		size_t bytes = t->bytes / (size_t)t->dim[0] * (size_t)(t->dim[0] + with->more);
 		unsigned char *data = calloc(1, bytes + 8);
@@ -91,8 +94,8 @@ static void rewrite(const char *source, size_t at, const struct change *with)
 		if (with->flip)
 			data[8 * (with->flip - 1)]++;
 		safetensors_add(w, with->name ? with->name : t->name,
-			with->dtype ? with->dtype : plumb_dtype_name(t->dtype), t->rank + with->lead, dims, data,
-			bytes);
+			with->dtype ? with->dtype : plumb_dtype_name(t->dtype), t->rank + with->lead + with->trail,
+			dims, data, bytes);
 		free(data);
 	}
 	safetensors_finish(w, 0);
@@ -129,7 +132,9 @@ static void every_tensor(const struct random_checkpoint *options)
 				 : "is missing",
 			name);
 		rewrite(source, i, &(struct change){.lead = 1});
-		refused(t->name, shard ? "expected" : shape, "a dimension more");
+		refused(t->name, shard ? "expected" : shape, "a dimension more in front");
+		rewrite(source, i, &(struct change){.trail = 1});
+		refused(t->name, shape, "a dimension more behind");
 		rewrite(source, i, &(struct change){.more = 1});
 		refused(shard ? "ngram_embedding" : t->name, "expected", "a row more");
 		if (t->dim[0] > 1) {
@@ -200,6 +205,52 @@ START_TEST(refused_extras)
 					.name = "model.layers.0.ple.ple_embedding.ngram_embedding.shard_4.weight",
 					.twice = true});
 	refused("ngram_embedding.* have", "in 5 parts", "a shard too many");
+	plumb_safetensors_close(file);
+	scratch_remove(first);
+}
+END_TEST
+
+/* 152 rows in 12 shards of 12 and one of 8, and the same rows cut where no row number leads: all but the last shard
+ * must have the rows of the first. */
+START_TEST(refused_cuts)
+{
+	static const struct {
+		int from, to; /* move a row from this shard to that one */
+		const char *contains;
+	} cases[] = {
+		{1, 12, "shard_1.weight has 11 rows, expected 12 as in shard 0"},
+		{1, 2, "shard_1.weight has 11 rows"},
+		{12, 1, "shard_1.weight has 13 rows"},
+		{0, 12, "shard_1.weight has 12 rows, expected 11"},
+		{12, 0, "shard_1.weight has 12 rows, expected 13"},
+	};
+	char first[SCRATCH_PATH], source[SCRATCH_PATH], path[SCRATCH_PATH];
+	struct plumb_config cfg = random_checkpoint_smallest();
+	struct random_checkpoint options = {.seed = 7, .format = PLUMB_BF16, .ple_shards = 13};
+	random_checkpoint_write(scratch_make(first), &cfg, &options);
+	random_checkpoint_write(dir, &cfg, &options);
+	struct plumb_safetensors *file = NULL;
+	scratch_path(source, first, "model.safetensors");
+	ck_assert_int_eq(plumb_safetensors_open(source, &file, NULL), PLUMB_OK);
+	for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+		struct safetensors_writer *w = safetensors_begin(scratch_path(path, dir, "model.safetensors"));
+		for (size_t i = 0; i < file->tensors; i++) {
+			const struct plumb_tensor *t = &file->tensor[i];
+			const char *at = strstr(t->name, "ngram_embedding.shard_");
+			int shard = at ? atoi(at + strlen("ngram_embedding.shard_")) : -1;
+			int more = (at && shard == cases[k].to) - (at && shard == cases[k].from);
+			int64_t dims[PLUMB_TENSOR_RANK];
+			memcpy(dims, t->dim, sizeof dims);
+			dims[0] += more;
+			size_t bytes = t->bytes / (size_t)t->dim[0] * (size_t)dims[0];
+			unsigned char *data = calloc(1, bytes + 1);
+			memcpy(data, t->data, bytes < t->bytes ? bytes : t->bytes);
+			safetensors_add(w, t->name, plumb_dtype_name(t->dtype), t->rank, dims, data, bytes);
+			free(data);
+		}
+		safetensors_finish(w, 0);
+		refused(cases[k].contains, "expected", cases[k].contains);
+	}
 	plumb_safetensors_close(file);
 	scratch_remove(first);
 }
@@ -403,6 +454,7 @@ int main(void)
 	tcase_add_test(all, refused_tensors);
 	tcase_add_test(all, refused_tensors_stacked);
 	tcase_add_test(all, refused_extras);
+	tcase_add_test(all, refused_cuts);
 	tcase_add_test(all, refused_quantised);
 	tcase_add_test(all, refused_configs);
 	tcase_add_test(all, refused_indexes);

@@ -40,7 +40,8 @@ static float normal(void)
 
 static float any_f32(void) /* any bit pattern, special values often */
 {
-	static const float special[] = {0.0f, -0.0f, FLT_MAX, -FLT_MAX, FLT_MIN, 0x1p-149f, INFINITY, -INFINITY, NAN, 1.0f};
+	static const float special[] = {
+	        0.0f, -0.0f, FLT_MAX, -FLT_MAX, FLT_MIN, 0x1p-149f, INFINITY, -INFINITY, NAN, 1.0f};
 
 	if (next_u64() % 4 == 0)
 		return special[next_u64() % 10];
@@ -198,24 +199,24 @@ static const struct {
 	const char *name;
 	void (*make)(float *c, float *r);
 } broken[] = {
-	{"one NaN in c", one_nan},
-	{"c all NaN", all_nan},
-	{"1e6 error, then a NaN", error_then_nan},
-	{"one matching Inf, all else negated", matching_inf_rest_negated},
-	{"one matching 1e20, all else negated", matching_1e20_rest_negated},
-	{"FLT_MAX where r has Inf", max_where_inf},
-	{"r NaN, c = 123", number_where_nan},
-	{"c = 2r", twice},
-	{"one typical element zeroed", one_zeroed},
-	{"one typical element sign-flipped", one_flipped},
-	{"every element +-3 %", three_percent},
-	{"both all zero", both_zero},
-	{"both one constant", both_constant},
-	{"Inf where r has FLT_MAX", inf_where_max},
-	{"-Inf where r has Inf", other_inf},
-	{"NaN on both sides", both_nan},
-	{"shifted by one element", shifted_by_one},
-	{"c all zero", zeros},
+        {"one NaN in c", one_nan},
+        {"c all NaN", all_nan},
+        {"1e6 error, then a NaN", error_then_nan},
+        {"one matching Inf, all else negated", matching_inf_rest_negated},
+        {"one matching 1e20, all else negated", matching_1e20_rest_negated},
+        {"FLT_MAX where r has Inf", max_where_inf},
+        {"r NaN, c = 123", number_where_nan},
+        {"c = 2r", twice},
+        {"one typical element zeroed", one_zeroed},
+        {"one typical element sign-flipped", one_flipped},
+        {"every element +-3 %", three_percent},
+        {"both all zero", both_zero},
+        {"both one constant", both_constant},
+        {"Inf where r has FLT_MAX", inf_where_max},
+        {"-Inf where r has Inf", other_inf},
+        {"NaN on both sides", both_nan},
+        {"shifted by one element", shifted_by_one},
+        {"c all zero", zeros},
 };
 enum { BROKEN = sizeof broken / sizeof broken[0] };
 
@@ -244,9 +245,9 @@ START_TEST(test_every_broken_row_fails)
 {
 	static float c[N], r[N];
 	static const struct plumb_tolerance strict[] = {
-		{.set = PLUMB_BOUND_EXACT},
-		{.set = PLUMB_BOUND_BITS},
-		{.set = PLUMB_BOUND_ULP, .max_ulp = 1},
+	        {.set = PLUMB_BOUND_EXACT},
+	        {.set = PLUMB_BOUND_BITS},
+	        {.set = PLUMB_BOUND_ULP, .max_ulp = 1},
 	};
 	struct plumb_tolerances *file;
 	struct plumb_error err;
@@ -267,8 +268,8 @@ START_TEST(test_every_broken_row_fails)
 			make_reference(r, policy, seed);
 			same(c, r);
 			verdict = judge(c, r, N, tolerance);
-			ck_assert_msg(verdict.pass, "%s %s %s: equal tensors: %s", view, plumb_policy_name(policy), suffix,
-				verdict.text);
+			ck_assert_msg(verdict.pass, "%s %s %s: equal tensors: %s", view, plumb_policy_name(policy),
+			        suffix, verdict.text);
 			ck_assert_msg(!judge(c, r, _i >= 0 ? 0 : N, tolerance).pass, "nothing compared");
 		}
 		for (uint64_t seed = 1; seed <= 5; seed++) {
@@ -280,14 +281,14 @@ START_TEST(test_every_broken_row_fails)
 					c[k] = plumb_round_bf16(c[k]);
 			verdict = judge(c, r, N, tolerance);
 			ck_assert_msg(!verdict.pass, "%s %s %s lets through: %s: %s", view, plumb_policy_name(policy),
-				suffix, broken[_i].name, verdict.text);
+			        suffix, broken[_i].name, verdict.text);
 		}
 	}
 	plumb_tolerances_free(file);
 }
 END_TEST
 
-/* The same table decides whether a tolerance is worth anything: what the tolerances were loosened to elsewhere passes. */
+/* The same table decides whether a tolerance is worth anything: what others loosened theirs to passes. */
 START_TEST(test_table_has_power)
 {
 	static float c[N], r[N];
@@ -307,8 +308,8 @@ enum outcome { EQUAL, ZERO_SIGN, DIFFER, NAN_BOTH, NAN_ONE, INF_SIGN, INF_ONE };
 
 static enum outcome outcome_of(const struct plumb_compare *cmp)
 {
-	const int64_t count[] = {cmp->equal, cmp->zero_sign, cmp->differ, cmp->nan_both, cmp->nan_one, cmp->inf_sign,
-		cmp->inf_one};
+	const int64_t count[] = {
+	        cmp->equal, cmp->zero_sign, cmp->differ, cmp->nan_both, cmp->nan_one, cmp->inf_sign, cmp->inf_one};
 	int found = -1;
 
 	for (int i = 0; i < 7; i++) {
@@ -325,29 +326,29 @@ static const struct {
 	enum outcome outcome;
 	bool exact, bits, exact_nan; /* whether it passes: exact, bits, exact with allow_nan */
 } class_pair[] = {
-	{NAN, NAN, NAN_BOTH, false, false, true},
-	{NAN, INFINITY, NAN_ONE, false, false, false},
-	{NAN, 0.0f, NAN_ONE, false, false, false},
-	{NAN, FLT_MAX, NAN_ONE, false, false, false},
-	{INFINITY, NAN, NAN_ONE, false, false, false},
-	{INFINITY, INFINITY, EQUAL, true, true, true},
-	{INFINITY, 0.0f, INF_ONE, false, false, false},
-	{INFINITY, FLT_MAX, INF_ONE, false, false, false},
-	{-0.0f, NAN, NAN_ONE, false, false, false},
-	{-0.0f, INFINITY, INF_ONE, false, false, false},
-	{-0.0f, 0.0f, ZERO_SIGN, true, false, true},
-	{-0.0f, FLT_MAX, DIFFER, false, false, false},
-	{FLT_MAX, NAN, NAN_ONE, false, false, false},
-	{FLT_MAX, INFINITY, INF_ONE, false, false, false},
-	{FLT_MAX, 0.0f, DIFFER, false, false, false},
-	{FLT_MAX, FLT_MAX, EQUAL, true, true, true},
-	/* signs */
-	{-INFINITY, INFINITY, INF_SIGN, false, false, false},
-	{-INFINITY, -INFINITY, EQUAL, true, true, true},
-	{-FLT_MAX, FLT_MAX, DIFFER, false, false, false},
-	{-0.0f, -0.0f, EQUAL, true, true, true},
-	{-NAN, NAN, NAN_BOTH, false, false, true},
-	{0x1p-149f, 0.0f, DIFFER, false, false, false},
+        {NAN, NAN, NAN_BOTH, false, false, true},
+        {NAN, INFINITY, NAN_ONE, false, false, false},
+        {NAN, 0.0f, NAN_ONE, false, false, false},
+        {NAN, FLT_MAX, NAN_ONE, false, false, false},
+        {INFINITY, NAN, NAN_ONE, false, false, false},
+        {INFINITY, INFINITY, EQUAL, true, true, true},
+        {INFINITY, 0.0f, INF_ONE, false, false, false},
+        {INFINITY, FLT_MAX, INF_ONE, false, false, false},
+        {-0.0f, NAN, NAN_ONE, false, false, false},
+        {-0.0f, INFINITY, INF_ONE, false, false, false},
+        {-0.0f, 0.0f, ZERO_SIGN, true, false, true},
+        {-0.0f, FLT_MAX, DIFFER, false, false, false},
+        {FLT_MAX, NAN, NAN_ONE, false, false, false},
+        {FLT_MAX, INFINITY, INF_ONE, false, false, false},
+        {FLT_MAX, 0.0f, DIFFER, false, false, false},
+        {FLT_MAX, FLT_MAX, EQUAL, true, true, true},
+        /* signs */
+        {-INFINITY, INFINITY, INF_SIGN, false, false, false},
+        {-INFINITY, -INFINITY, EQUAL, true, true, true},
+        {-FLT_MAX, FLT_MAX, DIFFER, false, false, false},
+        {-0.0f, -0.0f, EQUAL, true, true, true},
+        {-NAN, NAN, NAN_BOTH, false, false, true},
+        {0x1p-149f, 0.0f, DIFFER, false, false, false},
 };
 enum { CLASS_PAIRS = sizeof class_pair / sizeof class_pair[0] };
 
@@ -544,7 +545,7 @@ END_TEST
 START_TEST(test_thresholds_that_are_no_bounds)
 {
 	const float x[2] = {1.0f, 2.0f};
-	const double bad[] = {NAN, INFINITY, -1.0, -INFINITY};
+	const double bad[] = {(double)NAN, (double)INFINITY, -1.0, -(double)INFINITY};
 
 	for (int i = 0; i < 4; i++) {
 		struct plumb_tolerance t = {.set = PLUMB_BOUND_REL_L2, .max_rel_l2 = bad[i]};
@@ -635,10 +636,12 @@ START_TEST(test_measurements_against_long_double)
 	for (int i = 0; i < N; i++) {
 		r[i] = scale * normal();
 		c[i] = r[i] * (1.0f + 1e-3f * normal());
-		error2 += ((long double)c[i] - r[i]) * ((long double)c[i] - r[i]);
-		reference2 += (long double)r[i] * r[i];
-		candidate2 += (long double)c[i] * c[i];
-		dot += (long double)c[i] * r[i];
+		const long double candidate = (long double)c[i], reference = (long double)r[i];
+
+		error2 += (candidate - reference) * (candidate - reference);
+		reference2 += reference * reference;
+		candidate2 += candidate * candidate;
+		dot += candidate * reference;
 		max = fmax(max, fabs((double)c[i] - (double)r[i]));
 		if (plumb_f32_ulp_distance(c[i], r[i]) > ulp)
 			ulp = plumb_f32_ulp_distance(c[i], r[i]);
@@ -649,8 +652,7 @@ START_TEST(test_measurements_against_long_double)
 	ck_assert_double_eq_tol(plumb_compare_rel_l2(&cmp) / (double)sqrtl(error2 / reference2), 1.0, 1e-12);
 	ck_assert_double_eq_tol(plumb_compare_norm_ratio(&cmp) / (double)sqrtl(candidate2 / reference2), 1.0, 1e-12);
 	ck_assert_double_eq_tol(plumb_compare_cosine(&cmp), (double)(dot / sqrtl(candidate2 * reference2)), 1e-12);
-	ck_assert_double_eq_tol(
-		plumb_compare_peak(&cmp) * (double)sqrtl(reference2 / N) / max, 1.0, 1e-12);
+	ck_assert_double_eq_tol(plumb_compare_peak(&cmp) * (double)sqrtl(reference2 / N) / max, 1.0, 1e-12);
 	ck_assert_int_eq(cmp.distinct, PLUMB_DISTINCT_MAX);
 }
 END_TEST
@@ -731,6 +733,30 @@ START_TEST(test_histogram)
 }
 END_TEST
 
+/* The worst element is the first of equals, and later smaller errors leave it alone. */
+START_TEST(test_worst_element)
+{
+	const float r[4] = {1.0f, 1.0f, 1.0f, 1.0f};
+	float c[4] = {1.0f, plumb_bits_f32(0x3F830000u), plumb_bits_f32(0x3F830000u), plumb_bits_f32(0x3F80000Au)};
+	struct plumb_compare cmp;
+
+	plumb_compare_f32(&cmp, c, r, 4);
+	ck_assert_int_eq(cmp.max_abs_at.index, 1);
+	ck_assert_int_eq(cmp.max_ulp, 0x30000);
+	ck_assert_int_eq(cmp.max_ulp_at.index, 1);
+	ck_assert_int_eq(cmp.max_bf16_ulp, 3);
+	ck_assert_int_eq(cmp.max_bf16_ulp_at.index, 1);
+	ck_assert_int_eq(cmp.first_differ.index, 1);
+	c[3] = INFINITY; /* never near, however wide "near" is */
+	plumb_compare_f32(&cmp, c, r, 4);
+	ck_assert_double_eq(plumb_compare_near_fraction(&cmp, 100), 0.75);
+	ck_assert_int_eq(cmp.max_ulp, PLUMB_ULP_APART);
+	ck_assert_int_eq(cmp.max_bf16_ulp, PLUMB_ULP_APART);
+	ck_assert_int_eq(cmp.max_ulp_at.index, 3);
+	ck_assert_int_eq(cmp.max_abs_at.index, 1);
+}
+END_TEST
+
 START_TEST(test_distinct)
 {
 	float r[200];
@@ -764,8 +790,8 @@ START_TEST(test_random_bits)
 		uint64_t likeness = next_u64() % 8;
 		struct plumb_compare cmp;
 		struct plumb_verdict verdict;
-		struct plumb_tolerance t = {.set = PLUMB_BOUND_EXACT, .allow_nan = true, .allow_zero = true,
-			.allow_constant = true};
+		struct plumb_tolerance t = {
+		        .set = PLUMB_BOUND_EXACT, .allow_nan = true, .allow_zero = true, .allow_constant = true};
 		bool before = false;
 
 		for (int64_t i = 0; i < n; i++) {
@@ -775,10 +801,11 @@ START_TEST(test_random_bits)
 		}
 		plumb_compare_f32(&cmp, c, r, n);
 		ck_assert_int_eq(cmp.equal + cmp.zero_sign + cmp.differ + cmp.nan_both + cmp.nan_one + cmp.inf_sign +
-			cmp.inf_one, n);
+		                         cmp.inf_one,
+		        n);
 		ck_assert(!isnan(plumb_compare_rel_l2(&cmp)) && !isnan(plumb_compare_cosine(&cmp)) &&
-			!isnan(plumb_compare_norm_ratio(&cmp)) && !isnan(plumb_compare_peak(&cmp)) &&
-			!isnan(plumb_compare_bias(&cmp)));
+		          !isnan(plumb_compare_norm_ratio(&cmp)) && !isnan(plumb_compare_peak(&cmp)) &&
+		          !isnan(plumb_compare_bias(&cmp)));
 		plumb_verdict(&cmp, &t, &verdict);
 		ck_assert_int_eq(verdict.pass, equal == n);
 		t.set = PLUMB_BOUND_ULP;
@@ -806,8 +833,9 @@ START_TEST(test_integers)
 	plumb_compare_int_add(&cmp, a, b, 3);
 	ck_assert_int_eq(plumb_verdict_int(&cmp, &verdict), PLUMB_MISMATCH);
 	ck_assert_int_eq(cmp.index, 1);
-	ck_assert_str_eq(verdict.text, "FAIL: 2 of 3 integers differ, first at element 1 (9223372036854775807, expected "
-		"9223372036854775806)");
+	ck_assert_str_eq(verdict.text,
+	        "FAIL: 2 of 3 integers differ, first at element 1 (9223372036854775807, expected "
+	        "9223372036854775806)");
 	plumb_compare_int_begin(&cmp, 0);
 	ck_assert_int_eq(plumb_verdict_int(&cmp, &verdict), PLUMB_MISMATCH);
 	plumb_compare_int_begin(&cmp, 4);
@@ -819,7 +847,7 @@ END_TEST
 /* ---- selections ---- */
 
 static enum plumb_choice choose(const float *score, int64_t n, int64_t k, const int32_t *chosen, const int32_t *golden,
-	double bound, struct plumb_selection *out)
+        double bound, struct plumb_selection *out)
 {
 	int status = plumb_compare_topk(score, n, k, chosen, k, golden, k, bound, out);
 
@@ -842,19 +870,26 @@ START_TEST(test_topk)
 	ck_assert_double_eq(s.margin, 0.5);
 	ck_assert_int_eq(s.element, 4);
 	ck_assert_int_eq(choose(score, 6, 3, (int32_t[]){0, 1, 4}, (int32_t[]){0, 1, 2}, nextafter(0.5, 0.0), &s),
-		PLUMB_CHOICE_WRONG);
+	        PLUMB_CHOICE_WRONG);
 	ck_assert_int_eq(s.element, 4);
+	/* the largest margin is kept, whichever comes first */
+	ck_assert_int_eq(choose(score, 6, 3, (int32_t[]){0, 5, 4}, (int32_t[]){0, 1, 2}, 2.0, &s), PLUMB_CHOICE_MARGIN);
+	ck_assert_double_eq(s.margin, 2.0);
+	ck_assert_int_eq(s.element, 5);
 	/* an element far above the cut left out: the one that took its place is at the cut, the missing one is not */
 	ck_assert_int_eq(choose(score, 6, 3, (int32_t[]){1, 2, 3}, (int32_t[]){0, 1, 2}, 0.5, &s), PLUMB_CHOICE_WRONG);
 	ck_assert_int_eq(s.element, 0);
-	ck_assert_int_eq(choose(score, 6, 4, (int32_t[]){0, 1, 2, 3}, (int32_t[]){3, 2, 1, 0}, 0.0, &s), PLUMB_CHOICE_EQUAL);
+	ck_assert_int_eq(
+	        choose(score, 6, 4, (int32_t[]){0, 1, 2, 3}, (int32_t[]){3, 2, 1, 0}, 0.0, &s), PLUMB_CHOICE_EQUAL);
 	ck_assert_int_eq(s.tied, 0); /* the cut is behind both threes */
 	ck_assert_int_eq(choose(score, 6, 6, (int32_t[]){0, 1, 2, 3, 4, 5}, (int32_t[]){5, 4, 3, 2, 1, 0}, 0.0, &s),
-		PLUMB_CHOICE_EQUAL);
+	        PLUMB_CHOICE_EQUAL);
 	/* bounds that are none */
-	ck_assert_int_eq(choose(score, 6, 3, (int32_t[]){0, 1, 4}, (int32_t[]){0, 1, 2}, NAN, &s), PLUMB_CHOICE_WRONG);
+	ck_assert_int_eq(
+	        choose(score, 6, 3, (int32_t[]){0, 1, 4}, (int32_t[]){0, 1, 2}, (double)NAN, &s), PLUMB_CHOICE_WRONG);
 	ck_assert_int_eq(choose(score, 6, 3, (int32_t[]){0, 1, 4}, (int32_t[]){0, 1, 2}, -1.0, &s), PLUMB_CHOICE_WRONG);
-	ck_assert_int_eq(choose(score, 6, 3, (int32_t[]){0, 1, 3}, (int32_t[]){0, 1, 2}, NAN, &s), PLUMB_CHOICE_TIE);
+	ck_assert_int_eq(
+	        choose(score, 6, 3, (int32_t[]){0, 1, 3}, (int32_t[]){0, 1, 2}, (double)NAN, &s), PLUMB_CHOICE_TIE);
 }
 END_TEST
 
@@ -871,10 +906,11 @@ START_TEST(test_topk_malformed)
 	ck_assert_str_eq(s.text, "the candidate has element -1 in slot 0, expected 0..3");
 	ck_assert_int_eq(choose(score, 4, 2, (int32_t[]){0, 1}, (int32_t[]){1, 1}, 9.0, &s), PLUMB_CHOICE_WRONG);
 	ck_assert_str_eq(s.text, "the golden choice has element 1 twice");
-	ck_assert_int_eq(plumb_compare_topk(score, 4, 2, (int32_t[]){0}, 1, (int32_t[]){0, 1}, 2, 9.0, &s), PLUMB_MISMATCH);
+	ck_assert_int_eq(
+	        plumb_compare_topk(score, 4, 2, (int32_t[]){0}, 1, (int32_t[]){0, 1}, 2, 9.0, &s), PLUMB_MISMATCH);
 	ck_assert_str_eq(s.text, "the candidate has 1 elements, expected 2");
 	ck_assert_int_eq(plumb_compare_topk(score, 4, 2, (int32_t[]){0, 1}, 2, (int32_t[]){0, 1, 2}, 3, 9.0, &s),
-		PLUMB_MISMATCH);
+	        PLUMB_MISMATCH);
 	ck_assert_int_eq(plumb_compare_topk(score, 4, 0, NULL, 0, NULL, 0, 9.0, &s), PLUMB_MISMATCH);
 	ck_assert_int_eq(plumb_compare_topk(score, 4, 5, NULL, 5, NULL, 5, 9.0, &s), PLUMB_MISMATCH);
 	ck_assert_int_eq(plumb_compare_topk(score, 0, 1, NULL, 1, NULL, 1, 9.0, &s), PLUMB_MISMATCH);
@@ -894,12 +930,15 @@ START_TEST(test_topk_special_scores)
 	/* where the cut is among NaN they tie, and a number is above the cut whatever the bound */
 	ck_assert_int_eq(choose(nan_low, 4, 3, (int32_t[]){0, 1, 2}, (int32_t[]){1, 2, 3}, 0.0, &s), PLUMB_CHOICE_TIE);
 	ck_assert(isnan(s.cut));
-	ck_assert_int_eq(choose(nan_low, 4, 3, (int32_t[]){0, 3, 2}, (int32_t[]){1, 2, 3}, 1e30, &s), PLUMB_CHOICE_WRONG);
+	ck_assert_int_eq(
+	        choose(nan_low, 4, 3, (int32_t[]){0, 3, 2}, (int32_t[]){1, 2, 3}, 1e30, &s), PLUMB_CHOICE_WRONG);
 	ck_assert_int_eq(choose(nans, 3, 1, (int32_t[]){0}, (int32_t[]){1}, 0.0, &s), PLUMB_CHOICE_TIE);
 	ck_assert_int_eq(choose(zeros_, 4, 2, (int32_t[]){2, 1}, (int32_t[]){2, 0}, 0.0, &s), PLUMB_CHOICE_TIE);
 	ck_assert_int_eq(choose(inf, 4, 1, (int32_t[]){1}, (int32_t[]){0}, 0.0, &s), PLUMB_CHOICE_TIE);
-	ck_assert_int_eq(choose(inf, 4, 2, (int32_t[]){0, 2}, (int32_t[]){0, 1}, INFINITY, &s), PLUMB_CHOICE_WRONG);
-	ck_assert_int_eq(choose(inf, 4, 3, (int32_t[]){0, 1, 3}, (int32_t[]){0, 1, 2}, INFINITY, &s), PLUMB_CHOICE_WRONG);
+	ck_assert_int_eq(
+	        choose(inf, 4, 2, (int32_t[]){0, 2}, (int32_t[]){0, 1}, (double)INFINITY, &s), PLUMB_CHOICE_WRONG);
+	ck_assert_int_eq(choose(inf, 4, 3, (int32_t[]){0, 1, 3}, (int32_t[]){0, 1, 2}, (double)INFINITY, &s),
+	        PLUMB_CHOICE_WRONG);
 }
 END_TEST
 
@@ -913,7 +952,8 @@ START_TEST(test_order)
 	ck_assert_int_eq(ORDER(SLOTS(1, 3, 0, 2), SLOTS(1, 3, 0, 2), 0.0), PLUMB_CHOICE_EQUAL);
 	ck_assert_int_eq(ORDER(SLOTS(1, 3, 2, 0), SLOTS(1, 3, 0, 2), 0.0), PLUMB_CHOICE_TIE); /* inside the cut */
 	ck_assert_int_eq(s.differ, 2);
-	ck_assert_int_eq(ORDER(SLOTS(1, 3, 4, 0), SLOTS(1, 3, 0, 2), 0.0), PLUMB_CHOICE_TIE); /* across the cut */
+	ck_assert_int_eq(ORDER(SLOTS(1, 3, 4, 0), SLOTS(1, 3, 0, 2), 0.0), PLUMB_CHOICE_TIE);   /* across the cut */
+	ck_assert_int_eq(s.differ, 2);                                                          /* slots */
 	ck_assert_int_eq(ORDER(SLOTS(3, 1, 0, 2), SLOTS(1, 3, 0, 2), 0.5), PLUMB_CHOICE_WRONG); /* the set is right */
 	ck_assert_int_eq(s.element, 3);
 	ck_assert_int_eq(ORDER(SLOTS(3, 1, 0, 2), SLOTS(1, 3, 0, 2), 1.0), PLUMB_CHOICE_MARGIN);
@@ -962,7 +1002,7 @@ START_TEST(test_topk_random)
 		if (round % 2) {
 			ck_assert_int_ne(choose(score, n, k, chosen, golden, 2.0 * (double)b, &s), PLUMB_CHOICE_WRONG);
 			ck_assert_int_eq(
-				plumb_compare_order(score, n, k, chosen, k, golden, k, 2.0 * (double)b, &s), PLUMB_OK);
+			        plumb_compare_order(score, n, k, chosen, k, golden, k, 2.0 * (double)b, &s), PLUMB_OK);
 		} else {
 			ck_assert_int_le(choose(score, n, k, chosen, golden, 0.0, &s), PLUMB_CHOICE_TIE);
 			ck_assert_int_eq(plumb_compare_order(score, n, k, chosen, k, golden, k, 0.0, &s), PLUMB_OK);
@@ -1005,6 +1045,7 @@ int main(void)
 	tcase_add_test(figures, test_extreme_norms);
 	tcase_add_test(figures, test_reference_f64);
 	tcase_add_test(figures, test_histogram);
+	tcase_add_test(figures, test_worst_element);
 	tcase_add_test(figures, test_distinct);
 	tcase_add_loop_test(figures, test_random_bits, 0, 20);
 	tcase_add_test(figures, test_integers);

@@ -598,7 +598,7 @@ START_TEST(refused_products)
 		{"num_experts", "2147483647", "the router"},
 		{"num_experts", "1000000000", "gate_up_proj"},
 		{"linear_conv_kernel_dim", "2147483647", NULL}, /* 2^31 * 160 channels is fine */
-		{"linear_key_head_dim", "536870911", "channels"},
+		{"linear_key_head_dim", "536870911", "2147483644 key and 96 value channels"},
 		{"shared_expert_intermediate_size", "2147483647", "the shared expert"},
 		{"ple_conv_kernel_size", "700000000", "the PLE conv history"},
 	};

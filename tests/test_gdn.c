@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* GDN: oracle against independent formulations, twin against oracle within derived bounds, kernels against twin bit for bit. */
+/* GDN: oracle against independent formulations, twin against oracle within derived bounds, kernels against twin bit for
+ * bit. */
 #include <cblas.h>
 #include <check.h>
 #include <math.h>
@@ -16,12 +17,16 @@
 
 static const double u = 0x1p-24; /* unit roundoff of binary32 */
 static const enum plumb_op ops[] = {
-	PLUMB_GDN_IN_PROJ, PLUMB_GDN_CONV, PLUMB_GDN_RECURRENCE, PLUMB_GDN_NORM_GATE, PLUMB_GDN_OUT_PROJ,
+	PLUMB_GDN_IN_PROJ,
+	PLUMB_GDN_CONV,
+	PLUMB_GDN_RECURRENCE,
+	PLUMB_GDN_NORM_GATE,
+	PLUMB_GDN_OUT_PROJ,
 };
 static const enum plumb_format formats[] = {PLUMB_F32, PLUMB_F16, PLUMB_BF16};
 
-/* A random call. Head sizes around every edge of the kernels: the lane group of 4, the warp step of 128, the last size held in
- * registers (256), the two-pass kernel above it, blocks of 32 rows (16 for 128 < Dk <= 256). */
+/* A random call. Head sizes around every edge of the kernels: the lane group of 4, the warp step of 128, the last size
+ * held in registers (256), the two-pass kernel above it, blocks of 32 rows (16 for 128 < Dk <= 256). */
 static struct call call_of(enum plumb_op op, enum plumb_policy policy, enum input input)
 {
 	static const int64_t key_dims[] = {1, 3, 4, 31, 32, 64, 127, 128, 129, 132, 200, 255, 256, 257, 300};
@@ -77,7 +82,8 @@ START_TEST(every_key_dim)
 END_TEST
 
 /* T tokens at once, or cut anywhere into calls: the same outputs and the same state. */
-static void partition(enum plumb_op op, plumb_op_fn *fn, struct plumb_device *device, const char *state, const char *out)
+static void partition(
+	enum plumb_op op, plumb_op_fn *fn, struct plumb_device *device, const char *state, const char *out)
 {
 	struct call whole = call_of(op, PLUMB_POLICY_BF16, ORDINARY), part;
 	whole.arguments.T = 7;
@@ -102,13 +108,15 @@ static void partition(enum plumb_op op, plumb_op_fn *fn, struct plumb_device *de
 			part.arguments.gdn_recurrence.a = whole.arguments.gdn_recurrence.a + t * Hv;
 		}
 		struct result r = run(&part, fn, PLUMB_POISON_LARGE, device);
-		ck_assert_mem_eq(floats(&part, &r, out), floats(&whole, &all, out) + t * width, (size_t)(count * width) * 4);
+		ck_assert_mem_eq(
+			floats(&part, &r, out), floats(&whole, &all, out) + t * width, (size_t)(count * width) * 4);
 		if (op == PLUMB_GDN_CONV)
 			part.arguments.gdn_conv.window = floats(&part, &r, state);
 		else
 			part.arguments.gdn_recurrence.state = floats(&part, &r, state);
 	}
-	size_t bytes = (size_t)(op == PLUMB_GDN_CONV ? whole.cfg.gdn_conv_taps * C : Hv * Dv * whole.cfg.gdn_key_dim) * 4;
+	size_t bytes =
+		(size_t)(op == PLUMB_GDN_CONV ? whole.cfg.gdn_conv_taps * C : Hv * Dv * whole.cfg.gdn_key_dim) * 4;
 	ck_assert_mem_eq(op == PLUMB_GDN_CONV ? part.arguments.gdn_conv.window : part.arguments.gdn_recurrence.state,
 		floats(&whole, &all, state), bytes);
 	release();
@@ -205,7 +213,8 @@ START_TEST(conv_within_bound)
 		const struct plumb_gdn_conv *a = &c.arguments.gdn_conv;
 		struct result twin = run(&c, gdn_conv_twin, PLUMB_POISON_NAN, NULL);
 		struct result exact = run(&c, gdn_conv_exact, PLUMB_POISON_NAN, NULL);
-		const float *y = floats(&c, &twin, "y"), *expected = floats(&c, &exact, "y"), *window = floats(&c, &exact, "window");
+		const float *y = floats(&c, &twin, "y"), *expected = floats(&c, &exact, "y"),
+			    *window = floats(&c, &exact, "window");
 		int64_t C = plumb_gdn_channels(&c.cfg), Kc = c.cfg.gdn_conv_taps;
 		double *w = dense(a->conv);
 		for (int64_t ch = 0; ch < C; ch++) {
@@ -216,7 +225,8 @@ START_TEST(conv_within_bound)
 				size += fabs(product);
 				sum += product;
 			}
-			double bound = gamma_of((double)Kc) * size, flip = c.policy == PLUMB_POLICY_BF16 ? 0x1p-7 * fabs(sum) : 0.0;
+			double bound = gamma_of((double)Kc) * size,
+			       flip = c.policy == PLUMB_POLICY_BF16 ? 0x1p-7 * fabs(sum) : 0.0;
 			bound = 1.1 * (bound + flip) + 2.0 * u * fabs((double)expected[ch]);
 			bounded(&ratio[c.policy], "conv", ch, (double)y[ch] - (double)expected[ch],
 				stored(&c, (double)expected[ch], bound));
@@ -242,13 +252,15 @@ static float vector_at(const struct plumb_weight *w, int64_t i)
 	return x;
 }
 
-/* First-order error analysis of one token of one head, carried through every operation of the contract (factor 1.01 for the
- * second order). Relative errors: key and query (d/2 of the sum, +1e-6, root, division; query one more division and the rounded
- * sqrt(Dk)), decay, beta; absolute ones: memory, delta, state, output. */
-static void recurrence_bound(double *ratio, const struct call *c, const struct result *twin, const struct result *exact, int64_t h)
+/* First-order error analysis of one token of one head, carried through every operation of the contract (factor 1.01 for
+ * the second order). Relative errors: key and query (d/2 of the sum, +1e-6, root, division; query one more division and
+ * the rounded sqrt(Dk)), decay, beta; absolute ones: memory, delta, state, output. */
+static void recurrence_bound(
+	double *ratio, const struct call *c, const struct result *twin, const struct result *exact, int64_t h)
 {
 	const struct plumb_gdn_recurrence *a = &c->arguments.gdn_recurrence;
-	int64_t Hk = c->cfg.gdn_key_heads, Hv = c->cfg.gdn_value_heads, Dk = c->cfg.gdn_key_dim, Dv = c->cfg.gdn_value_dim;
+	int64_t Hk = c->cfg.gdn_key_heads, Hv = c->cfg.gdn_value_heads, Dk = c->cfg.gdn_key_dim,
+		Dv = c->cfg.gdn_value_dim;
 	int64_t hk = h / (Hv / Hk);
 	const float *q = a->y + hk * Dk, *k = q + Hk * Dk, *v = a->y + 2 * Hk * Dk + h * Dv;
 	double d = plumb_strided_depth(Dk, PLUMB_HEAD_LANES), ek = (d / 2.0 + 2.5) * u, eq = ek + 2.0 * u;
@@ -273,8 +285,10 @@ static void recurrence_bound(double *ratio, const struct call *c, const struct r
 		double ememory = size * (gamma_of(d) + edecay + ek), delta = ((double)v[i] - memory) * beta;
 		double edelta = (ememory + u * fabs((double)v[i] - memory)) * beta + fabs(delta) * (ebeta + u);
 		for (int64_t j = 0; j < Dk; j++) {
-			double kn = (double)k[j] / k_length, decayed = (double)old[j] * decay, next = decayed + kn * delta;
-			double bound = fabs(decayed) * edecay + fabs(kn) * edelta + fabs(kn * delta) * ek + u * fabs(next);
+			double kn = (double)k[j] / k_length, decayed = (double)old[j] * decay,
+			       next = decayed + kn * delta;
+			double bound =
+				fabs(decayed) * edecay + fabs(kn) * edelta + fabs(kn * delta) * ek + u * fabs(next);
 			double qn = (double)q[j] / q_length;
 			out_error += bound * fabs(qn) + fabs(next * qn) * eq;
 			out_size += fabs(next * qn);
@@ -305,8 +319,8 @@ START_TEST(recurrence_within_bound)
 }
 END_TEST
 
-/* f32: a chain of relative errors: half the depth of the sum (it is positive), 4 for mean, eps, root and quotient, 5 for the
- * products and the gate. bf16: each of three roundings may fall to the neighbour, which is rare. */
+/* f32: a chain of relative errors: half the depth of the sum (it is positive), 4 for mean, eps, root and quotient, 5
+ * for the products and the gate. bf16: each of three roundings may fall to the neighbour, which is rare. */
 START_TEST(norm_gate_within_bound)
 {
 	double ratio = 0.0;
@@ -368,8 +382,8 @@ START_TEST(oracle_projections_are_matrix_products)
 		int T = (int)a->T, D = (int)c.cfg.hidden;
 		for (int p = 0; p < 4; p++) {
 			double *y = take((size_t)(T * w[p]->rows) * sizeof *y);
-			cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, T, (int)w[p]->rows, D, 1.0, wide(a->x, T * D), D,
-				dense(w[p]), D, 0.0, y, (int)w[p]->rows);
+			cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, T, (int)w[p]->rows, D, 1.0,
+				wide(a->x, T * D), D, dense(w[p]), D, 0.0, y, (int)w[p]->rows);
 			close_to(names[p], floats(&c, &r, names[p]), y, T * w[p]->rows, 1e-7);
 		}
 		release();
@@ -417,7 +431,8 @@ START_TEST(oracle_recurrence_is_a_matrix_recurrence)
 		c.arguments.T = 4;
 		fill(&c);
 		const struct plumb_gdn_recurrence *a = &c.arguments.gdn_recurrence;
-		int Hk = c.cfg.gdn_key_heads, Hv = c.cfg.gdn_value_heads, Dk = (int)c.cfg.gdn_key_dim, Dv = (int)c.cfg.gdn_value_dim;
+		int Hk = c.cfg.gdn_key_heads, Hv = c.cfg.gdn_value_heads, Dk = (int)c.cfg.gdn_key_dim,
+		    Dv = (int)c.cfg.gdn_value_dim;
 		int64_t C = plumb_gdn_channels(&c.cfg);
 		struct result r = run(&c, gdn_recurrence_ref, PLUMB_POISON_NAN, NULL);
 		double *s = wide(a->state, (int64_t)Hv * Dv * Dk), *next = take((size_t)(Dv * Dk) * sizeof *next);
@@ -426,18 +441,21 @@ START_TEST(oracle_recurrence_is_a_matrix_recurrence)
 		for (int t = 0; t < 4; t++)
 			for (int h = 0; h < Hv; h++) {
 				const float *y = a->y + t * C;
-				double *q = wide(y + h / (Hv / Hk) * Dk, Dk), *k = wide(y + (Hk + h / (Hv / Hk)) * Dk, Dk);
+				double *q = wide(y + h / (Hv / Hk) * Dk, Dk),
+				       *k = wide(y + (Hk + h / (Hv / Hk)) * Dk, Dk);
 				double *v = wide(y + 2 * Hk * Dk + h * Dv, Dv), *state = s + (int64_t)h * Dv * Dk;
 				double beta = 0.5 * (1.0 + tanh(0.5 * (double)a->b[t * Hv + h]));
 				double rise = (double)a->a[t * Hv + h] + (double)vector_at(a->dt_bias, h);
 				/* exp(-A log(1 + e^x)) = (1 + e^x)^-A */
 				double decay = pow(1.0 + exp(rise), -exp((double)vector_at(a->a_log, h)));
-				cblas_dscal(Dk, 1.0 / (sqrt(cblas_ddot(Dk, q, 1, q, 1) + 1e-6) * sqrt((double)Dk)), q, 1);
+				cblas_dscal(
+					Dk, 1.0 / (sqrt(cblas_ddot(Dk, q, 1, q, 1) + 1e-6) * sqrt((double)Dk)), q, 1);
 				cblas_dscal(Dk, 1.0 / sqrt(cblas_ddot(Dk, k, 1, k, 1) + 1e-6), k, 1);
 				for (int j = 0; j < Dk * Dk; j++)
 					m[j] = j / Dk == j % Dk ? decay : 0.0;
 				cblas_dger(CblasRowMajor, Dk, Dk, -beta * decay, k, 1, k, 1, m, Dk);
-				cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, Dv, Dk, Dk, 1.0, state, Dk, m, Dk, 0.0, next, Dk);
+				cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, Dv, Dk, Dk, 1.0, state, Dk, m,
+					Dk, 0.0, next, Dk);
 				cblas_dger(CblasRowMajor, Dv, Dk, beta, v, 1, k, 1, next, Dk);
 				memcpy(state, next, (size_t)(Dv * Dk) * sizeof *state);
 				cblas_dgemv(CblasRowMajor, CblasNoTrans, Dv, Dk, 1.0, state, Dk, q, 1, 0.0, o, 1);
@@ -576,8 +594,14 @@ START_TEST(wrong_ops_are_noticed)
 {
 	op_call_seed = 3;
 	struct call c = {.policy = PLUMB_POLICY_F32, .format = PLUMB_BF16, .position = 5};
-	c.cfg = (struct plumb_config){.block_tokens = 1, .hidden = 300, .rms_norm_eps = 1e-6f, .gdn_key_heads = 3, .gdn_value_heads = 6,
-		.gdn_key_dim = 132, .gdn_value_dim = 40, .gdn_conv_taps = 4};
+	c.cfg = (struct plumb_config){.block_tokens = 1,
+		.hidden = 300,
+		.rms_norm_eps = 1e-6f,
+		.gdn_key_heads = 3,
+		.gdn_value_heads = 6,
+		.gdn_key_dim = 132,
+		.gdn_value_dim = 40,
+		.gdn_conv_taps = 4};
 	c.arguments.T = 2;
 	for (size_t o = 0; o < 5; o++) {
 		c.op = ops[o];

@@ -2,8 +2,9 @@
 /* Golden files: the one that ships, every number format that is taken, and files made to do harm. A refusal is one line
  * that starts with the path; no file may crash, hang, or make the reader open another file.
  *
- * The HDF5 library crashes and leaks on some of the damaged files below. It does so in the reader's child process, which
- * ends by _exit, so no leak has to be suppressed here; that process is also why a crash is a test and not the end of one. */
+ * The HDF5 library crashes and leaks on some of the damaged files below. It does so in the reader's child process,
+ * which ends by _exit, so no leak has to be suppressed here; that process is also why a crash is a test and not the end
+ * of one. */
 #include <check.h>
 #include <dirent.h>
 #include <errno.h>
@@ -86,7 +87,7 @@ START_TEST(test_tiny)
 	ck_assert_str_eq(plumb_golden_attribute(golden, "case"), "tiny");
 	ck_assert_str_eq(plumb_golden_attribute(golden, "model_type"), "qwen4_exp_text");
 	ck_assert_str_eq(plumb_golden_attribute(golden, "producer"),
-		"transformers 5.17.0, torch 2.11.0+cu130, eager attention, CPU");
+	        "transformers 5.17.0, torch 2.11.0+cu130, eager attention, CPU");
 	ck_assert_ptr_null(plumb_golden_attribute(golden, "layout"));
 	ck_assert_int_eq(plumb_golden_tokens(golden), 56);
 	ck_assert(ids[0] == 204 && ids[7] == 235 && ids[55] == 66);
@@ -109,9 +110,11 @@ START_TEST(test_tiny)
 			ck_assert_int_ne(entry[i].type, PLUMB_H5_OTHER);
 			found[entry[i].type]++;
 			if (entry[i].type == PLUMB_H5_FLOAT)
-				ck_assert_msg(plumb_golden_read_f32(golden, entry[i].name, &t, &err) == 0, "%s", err.text);
+				ck_assert_msg(
+				        plumb_golden_read_f32(golden, entry[i].name, &t, &err) == 0, "%s", err.text);
 			else
-				ck_assert_msg(plumb_golden_read_i64(golden, entry[i].name, &t, &err) == 0, "%s", err.text);
+				ck_assert_msg(
+				        plumb_golden_read_i64(golden, entry[i].name, &t, &err) == 0, "%s", err.text);
 			ck_assert_int_eq(t.rank, entry[i].rank);
 			for (int d = 0; d < t.rank; d++)
 				product *= t.dim[d];
@@ -138,14 +141,14 @@ START_TEST(test_tiny_values)
 		int64_t dim[3], at;
 		float value;
 	} spot[] = {
-		{"fp32/layer00/input", 2, {56, 256, 0}, 0, 0x1.36p-2f},
-		{"fp32/layer03/attention/q_norm/output", 3, {56, 12, 32}, 56 * 12 * 32 - 1, 0x1.42a7ccp-3f},
-		{"fp32/logits", 2, {56, 320, 0}, 17 * 320 + 100, -0x1.22a13ep+0f},
-		{"bf16/logits", 2, {56, 320, 0}, 56 * 320 - 1, -0x1.42p-3f},
-		{"fp32/layer03/qsa/selected_mask", 3, {1, 56, 56}, 1, -FLT_MAX},
-		{"bf16/layer03/qsa/selected_mask", 3, {1, 56, 56}, 1, -0x1.fep+127f},
-		{"fp32/decode_logits", 2, {19, 320, 0}, 19 * 320 - 1, -0x1.3b2d4ep-3f},
-		{"bf16/layer01/state/conv_states1", 2, {256, 9, 0}, 256 * 9 - 1, 0x1.0ep+0f},
+	        {"fp32/layer00/input", 2, {56, 256, 0}, 0, 0x1.36p-2f},
+	        {"fp32/layer03/attention/q_norm/output", 3, {56, 12, 32}, 56 * 12 * 32 - 1, 0x1.42a7ccp-3f},
+	        {"fp32/logits", 2, {56, 320, 0}, 17 * 320 + 100, -0x1.22a13ep+0f},
+	        {"bf16/logits", 2, {56, 320, 0}, 56 * 320 - 1, -0x1.42p-3f},
+	        {"fp32/layer03/qsa/selected_mask", 3, {1, 56, 56}, 1, -FLT_MAX},
+	        {"bf16/layer03/qsa/selected_mask", 3, {1, 56, 56}, 1, -0x1.fep+127f},
+	        {"fp32/decode_logits", 2, {19, 320, 0}, 19 * 320 - 1, -0x1.3b2d4ep-3f},
+	        {"bf16/layer01/state/conv_states1", 2, {256, 9, 0}, 256 * 9 - 1, 0x1.0ep+0f},
 	};
 	struct plumb_golden *golden = open_golden(TINY);
 	struct plumb_golden_tensor t;
@@ -204,7 +207,7 @@ static hid_t create(const char *name)
 }
 
 static void put(hid_t file, const char *name, hid_t file_type, hid_t memory_type, int rank, const hsize_t *dim,
-	hid_t create_plist, const void *values)
+        hid_t create_plist, const void *values)
 {
 	hid_t links = H5Pcreate(H5P_LINK_CREATE), space = H5Screate_simple(rank, dim, NULL), dataset;
 
@@ -277,7 +280,7 @@ START_TEST(test_number_formats)
 	put(file, "fp32/scalar", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, 0, NULL, H5P_DEFAULT, narrow);
 	put(file, "fp32/empty", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, 2, (hsize_t[]){0, 5}, H5P_DEFAULT, NULL);
 	put(file, "fp32/u64", H5T_STD_U64LE, H5T_NATIVE_UINT64, 1, dim, H5P_DEFAULT,
-		(uint64_t[]){0, 1, INT64_MAX, UINT64_MAX});
+	        (uint64_t[]){0, 1, INT64_MAX, UINT64_MAX});
 	for (int i = 0; i < 4; i++) {
 		snprintf(name, sizeof name, "fp32/i%d", i);
 		put(file, name, ints[i], H5T_NATIVE_INT64, 1, dim, H5P_DEFAULT, whole);
@@ -325,7 +328,8 @@ static void put_attribute(hid_t object, const char *name, hid_t type, hid_t memo
 
 START_TEST(test_attributes)
 {
-	hid_t file = create_golden(), scalar = H5Screate(H5S_SCALAR), fixed = H5Tcopy(H5T_C_S1), text = H5Tcopy(H5T_C_S1);
+	hid_t file = create_golden(), scalar = H5Screate(H5S_SCALAR), fixed = H5Tcopy(H5T_C_S1),
+	      text = H5Tcopy(H5T_C_S1);
 	hid_t vector = H5Screate_simple(1, (hsize_t[]){2}, NULL);
 	char *long_text = malloc(PLUMB_H5_MAX_TEXT + 10);
 	const char *shown = "caf\xc3\xa9", *longer = long_text;
@@ -403,9 +407,9 @@ START_TEST(test_format_is_demanded)
 			put_attribute(group, "prefill", H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, scalar, (double[]){2.0});
 		H5Gclose(group);
 		H5Fclose(file);
-		ck_refused(path, i == 0 ? "fp32: attribute prefill is 4, expected 0..3"
-					: i == 1 ? "fp32: attribute prefill is -1, expected 0..3"
-						 : "fp32: attribute prefill is no integer, expected 0..3");
+		ck_refused(path, i == 0   ? "fp32: attribute prefill is 4, expected 0..3"
+		                 : i == 1 ? "fp32: attribute prefill is -1, expected 0..3"
+		                          : "fp32: attribute prefill is no integer, expected 0..3");
 	}
 	H5Sclose(scalar);
 }
@@ -521,8 +525,8 @@ START_TEST(test_data_elsewhere)
 }
 END_TEST
 
-
-static size_t pass_filter(unsigned flags, size_t values, const unsigned *value, size_t bytes, size_t *size, void **buffer)
+static size_t pass_filter(
+        unsigned flags, size_t values, const unsigned *value, size_t bytes, size_t *size, void **buffer)
 {
 	(void)flags;
 	(void)values;
@@ -589,20 +593,20 @@ START_TEST(test_claims)
 	H5Pset_chunk(plist, 2, (hsize_t[]){1024, 1024});
 	H5Pset_deflate(plist, 9);
 	file = create_golden();
-	put(file, "fp32/logits", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, 2, (hsize_t[]){(hsize_t)1 << 30, (hsize_t)1 << 30}, plist,
-		NULL);
+	put(file, "fp32/logits", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, 2, (hsize_t[]){(hsize_t)1 << 30, (hsize_t)1 << 30},
+	        plist, NULL);
 	H5Fclose(file);
 	ck_refused(path, "fp32/logits: claims 4611686018427387904 bytes of values");
 
 	file = create_golden();
-	put(file, "fp32/logits", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, 2,
-		(hsize_t[]){(hsize_t)1 << 40, (hsize_t)1 << 40}, plist, NULL);
+	put(file, "fp32/logits", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, 2, (hsize_t[]){(hsize_t)1 << 40, (hsize_t)1 << 40},
+	        plist, NULL);
 	H5Fclose(file);
 	ck_refused(path, ""); /* HDF5 itself may say no first */
 
 	file = create_golden();
-	put(file, "fp32/logits", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, 9, (hsize_t[]){1, 1, 1, 1, 1, 1, 1, 1, 1}, H5P_DEFAULT,
-		six);
+	put(file, "fp32/logits", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, 9, (hsize_t[]){1, 1, 1, 1, 1, 1, 1, 1, 1},
+	        H5P_DEFAULT, six);
 	H5Fclose(file);
 	ck_refused(path, "fp32/logits: rank 9, expected at most 8");
 	H5Pclose(plist);
@@ -637,8 +641,8 @@ START_TEST(test_other_types)
 	hid_t file = create_golden(), text = H5Tcopy(H5T_C_S1), pair = H5Tcreate(H5T_COMPOUND, 8),
 	      boolean = H5Tenum_create(H5T_NATIVE_INT8), odd = H5Tcopy(H5T_STD_I32LE), array;
 	const char *const words[2] = {"a", "b"};
-	static const char *const names[] = {"fp32/text", "fp32/pair", "fp32/bool", "fp32/reference", "fp32/odd",
-		"fp32/array", "fp32/opaque"};
+	static const char *const names[] = {
+	        "fp32/text", "fp32/pair", "fp32/bool", "fp32/reference", "fp32/odd", "fp32/array", "fp32/opaque"};
 	struct plumb_golden *golden;
 	struct plumb_golden_tensor t;
 
@@ -714,12 +718,13 @@ static bool digest(const char *name, int64_t *read, int64_t *refused, int64_t *c
 	if (status == PLUMB_OK) {
 		for (int policy = 0; policy < 2; policy++) {
 			int64_t count;
-			const struct plumb_h5_entry *entry = plumb_golden_run(golden, (enum plumb_policy)policy, &count);
+			const struct plumb_h5_entry *entry =
+			        plumb_golden_run(golden, (enum plumb_policy)policy, &count);
 			for (int64_t i = 0; i < count; i++) {
 				struct plumb_golden_tensor t;
 				int reading = entry[i].type == PLUMB_H5_INT
-						      ? plumb_golden_read_i64(golden, entry[i].name, &t, &err)
-						      : plumb_golden_read_f32(golden, entry[i].name, &t, &err);
+				                      ? plumb_golden_read_i64(golden, entry[i].name, &t, &err)
+				                      : plumb_golden_read_f32(golden, entry[i].name, &t, &err);
 				ck_assert(reading == PLUMB_OK || reading == PLUMB_BAD_INPUT);
 				*(reading == PLUMB_OK ? read : refused) += 1;
 				plumb_golden_tensor_free(&t);
@@ -771,7 +776,8 @@ static struct bytes small_golden(bool latest)
 	put(file, "input_ids", H5T_STD_I64LE, H5T_NATIVE_INT64, 1, (hsize_t[]){3}, H5P_DEFAULT, three_ids);
 	put(file, "fp32/layer00/input", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, 2, (hsize_t[]){3, 2}, H5P_DEFAULT, six);
 	put(file, "fp32/layer00/output", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, 2, (hsize_t[]){8, 8}, plist, many);
-	put(file, "fp32/layer00/moe/router/experts", H5T_STD_I64LE, H5T_NATIVE_FLOAT, 2, (hsize_t[]){8, 8}, plist, many);
+	put(file, "fp32/layer00/moe/router/experts", H5T_STD_I64LE, H5T_NATIVE_FLOAT, 2, (hsize_t[]){8, 8}, plist,
+	        many);
 	put_attribute(file, "producer", text, text, scalar, &producer);
 	group = H5Gopen2(file, "fp32", H5P_DEFAULT);
 	put_attribute(group, "prefill", H5T_STD_I64LE, H5T_NATIVE_INT, scalar, (int[]){2});

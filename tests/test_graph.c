@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* State that stays on the device, and the captured graph: the same bits as a decoder whose every call is copied, whatever is
- * changed in place between two replays. On simt (graphs run eagerly there, with and without memory of its own) and, built with
- * PLUMB_TEST_GPU, on cuda; without a GPU that one says so and ends with 77. */
+/* State that stays on the device, and the captured graph: the same bits as a decoder whose every call is copied,
+ * whatever is changed in place between two replays. On simt (graphs run eagerly there, with and without memory of its
+ * own) and, built with PLUMB_TEST_GPU, on cuda; without a GPU that one says so and ends with 77. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 #include "opt/guard.h"
 #include "tests/support/decode.h"
 
-enum { TOKENS = 26 };
+enum { TOKENS = 24, CAPACITY = 32 };
 
 static struct plumb_error err;
 
@@ -47,7 +47,7 @@ struct pair {
 static struct pair pair_make(int device, enum plumb_policy policy)
 {
 	struct pair p = {.checkpoint = decode_tiny(),
-		.options = {.capacity = 64, .page_tokens = 8, .page_seed = 9, .policy = policy}};
+		.options = {.capacity = CAPACITY, .page_tokens = 8, .page_seed = 9, .policy = policy}};
 
 	p.model = plumb_checkpoint_model(p.checkpoint);
 	p.device = open_device(device);
@@ -153,7 +153,7 @@ START_TEST(reset_forgets)
 	struct pair p = pair_make(_i, PLUMB_POLICY_BF16);
 
 	for (int round = 0; round < 3; round++) {
-		for (int t = 0; t < 7 + round; t++)
+		for (int t = 0; t < 4 + round; t++)
 			step(&p, decode_token(&p.model->cfg, t + 40 * round), t % 2 == 0);
 		if (round == 1)
 			same_state(&p);
@@ -176,16 +176,16 @@ END_TEST
 START_TEST(others_use_the_device)
 {
 	struct pair p = pair_make(_i, PLUMB_POLICY_F32);
-	struct plumb_decoder_options options = {.capacity = 2048, .max_rows = 48, .all_logits = true};
+	struct plumb_decoder_options options = {.capacity = 2048, .max_rows = 20, .all_logits = true};
 	struct plumb_decoder *other = decode_create(p.model, plumb_device_set(p.device), p.device, &options);
 	struct plumb_env env = {.err = &err, .device = p.device};
-	int32_t prompt[48];
+	int32_t prompt[20];
 
-	for (int t = 0; t < 48; t++)
+	for (int t = 0; t < 20; t++)
 		prompt[t] = decode_token(&p.model->cfg, 100 + t);
 	for (int t = 0; t < 6; t++)
 		step(&p, decode_token(&p.model->cfg, t), true);
-	decode_step(other, prompt, 48);
+	decode_step(other, prompt, 20);
 	for (int slot = 0; slot < 8; slot++)
 		ck_assert_ptr_nonnull(plumb_device_scratch(&env, slot, (size_t)1 << 20));
 	ck_assert_ptr_nonnull(plumb_device_counters(&env, 100000));
@@ -228,7 +228,8 @@ START_TEST(refusals)
 	int32_t next;
 
 	ck_assert_int_eq(plumb_graph_create(elsewhere, p.device, &graph, &err), PLUMB_BAD_INPUT);
-	ck_assert_msg(strstr(err.text, "embed of row 0 of the plan is not bound to the opt set") != NULL, "%s", err.text);
+	ck_assert_msg(
+		strstr(err.text, "embed of row 0 of the plan is not bound to the opt set") != NULL, "%s", err.text);
 	ck_assert_int_eq(plumb_graph_logits(p.graph, &logits, &err), PLUMB_BAD_INPUT);
 	ck_assert_msg(strstr(err.text, "no step has run") != NULL, "%s", err.text);
 	for (int t = 0; t < 3; t++) {
@@ -236,10 +237,10 @@ START_TEST(refusals)
 		ck_assert_msg(strstr(err.text, "token 0 is -1") != NULL, "%s", err.text);
 		step(&p, decode_token(&p.model->cfg, t), true); /* nothing had run */
 	}
-	for (int t = 3; t < 64; t++)
+	for (int t = 3; t < CAPACITY; t++)
 		step(&p, decode_token(&p.model->cfg, t), false);
 	ck_assert_int_eq(plumb_graph_step(p.graph, 1, &next, &err), PLUMB_BAD_INPUT);
-	ck_assert_msg(strstr(err.text, "pass the capacity of 64") != NULL, "%s", err.text);
+	ck_assert_msg(strstr(err.text, "pass the capacity of 32") != NULL, "%s", err.text);
 	same_state(&p);
 	if (RECORDED || _i == 1) {
 		ck_assert_int_eq(plumb_graph_create(other, p.device, &graph, &err), PLUMB_OK);

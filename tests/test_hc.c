@@ -417,6 +417,25 @@ START_TEST(random_sites)
 }
 END_TEST
 
+START_TEST(no_races)
+{
+	struct site s = site_new(2, 5, 300, 20, KIND_NORMAL, PLUMB_POLICY_BF16, PLUMB_BF16, 0, 4);
+	struct outputs twin = outputs_new(&s), opt = outputs_new(&s);
+	struct plumb_env env = env_of(&s);
+
+	site_run(&s, &env, hc_norm_down_twin, hc_up_mix_twin, hc_inject_twin, NULL, &twin, 0);
+	env.device = st_race_device();
+	if (env.device) {
+		site_run(&s, &env, hc_norm_down_opt, hc_up_mix_opt, hc_inject_opt, NULL, &opt, 1);
+		ck_assert_ptr_null(outputs_differ(&s, &twin, &opt));
+		plumb_device_close(env.device);
+	}
+	outputs_free(&twin);
+	outputs_free(&opt);
+	site_free(&s);
+}
+END_TEST
+
 /* The released size, once. */
 START_TEST(released_size)
 {
@@ -750,6 +769,7 @@ int main(void)
 
 	tcase_set_timeout(sites, 120);
 	tcase_add_loop_test(sites, random_sites, 0, SHAPES);
+	tcase_add_test(sites, no_races);
 	tcase_add_test(sites, released_size);
 	tcase_add_test(sites, norm_order);
 	tcase_add_test(sites, rows_alone);

@@ -2,6 +2,7 @@
 /* embed, lm_head and argmax: oracle against a witness, twin against the oracle, kernels on simt against the twin. */
 #include <cblas.h>
 #include <stdio.h>
+#include <sys/mman.h>
 
 #include "core/ops/embed.h"
 #include "core/ops/lm_head.h"
@@ -99,6 +100,33 @@ START_TEST(embed_codes)
 	}
 	free(code);
 	st_buffer_free(ref);
+	st_buffer_free(opt);
+}
+END_TEST
+
+/* A row above 2^31 elements, and above 2^32 bytes. Nothing but that row is ever touched, so it costs no memory. */
+START_TEST(embed_far)
+{
+	enum { D = 1024 };
+	const int64_t V = (INT64_C(1) << 31) / D + 2;
+	const size_t bytes = (size_t)V * D * sizeof(uint16_t);
+	uint16_t *far = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	struct plumb_weight table = {PLUMB_BF16, V, D, far};
+	struct plumb_env env = env_of(PLUMB_POLICY_BF16);
+	struct st_buffer opt = st_floats_new(2 * D);
+	const int32_t token = (int32_t)(V - 1);
+	struct plumb_embed a = {1, &token, &table, st_floats(opt)};
+
+	ck_assert(far != MAP_FAILED);
+	config.streams = 2, config.hidden = D, config.vocab = V;
+	for (int i = 0; i < D; i++)
+		far[(V - 1) * D + i] = (uint16_t)(0x3F80 + i % 128);
+	env.device = st_device(0);
+	st_buffer_poison(opt, 0);
+	st_call(embed_opt, &env, &a);
+	for (int i = 0; i < 2 * D; i++)
+		ck_assert(st_floats(opt)[i] == plumb_bf16_to_f32((uint16_t)(0x3F80 + i % D % 128)));
+	munmap(far, bytes);
 	st_buffer_free(opt);
 }
 END_TEST
@@ -400,6 +428,35 @@ START_TEST(argmax_not_finite)
 }
 END_TEST
 
+START_TEST(no_races)
+{
+	enum { D = 1100, V = 2100 };
+	uint64_t random = 21;
+	struct plumb_env env = env_of(PLUMB_POLICY_BF16);
+	struct st_weight table = st_weight_new(&random, 3, D, 1.0, PLUMB_BF16, 0);
+	static float residual[4 * D], x[D], row[3], logits[V];
+	int32_t token[] = {2, -1};
+	struct plumb_embed embed = {1, token, &table.w, residual};
+	struct plumb_lm_head head = {1, x, &table.w, row};
+	struct plumb_argmax argmax = {1, logits, token + 1};
+
+	for (int k = 0; k < D; k++)
+		x[k] = st_normal(&random, 1.0);
+	for (int i = 0; i < V; i++)
+		logits[i] = (float)(i % 1050);
+	config.streams = 4, config.hidden = D, config.vocab = V;
+	env.device = st_race_device();
+	if (env.device) {
+		st_call(embed_opt, &env, &embed);
+		st_call(lm_head_opt, &env, &head);
+		st_call(argmax_opt, &env, &argmax);
+		ck_assert_int_eq(token[1], 1049);
+		plumb_device_close(env.device);
+	}
+	st_weight_free(table);
+}
+END_TEST
+
 /* Sensitivity: rules that others use must not pass the check above. */
 START_TEST(argmax_wrong_rules)
 {
@@ -432,12 +489,14 @@ int main(void)
 	tcase_set_timeout(argmax, 60);
 	tcase_add_loop_test(embed, embed_formats, 0, 7);
 	tcase_add_loop_test(embed, embed_codes, 0, 2);
+	tcase_add_test(embed, embed_far);
 	tcase_add_loop_test(head, head_rows, 0, HEAD_SHAPES);
 	tcase_add_test(head, head_not_finite);
 	tcase_add_loop_test(argmax, argmax_random, 0, VOCABULARIES);
 	tcase_add_test(argmax, argmax_places);
 	tcase_add_loop_test(argmax, argmax_not_finite, 0, ST_SEEDS);
 	tcase_add_test(argmax, argmax_wrong_rules);
+	tcase_add_test(argmax, no_races);
 	suite_add_tcase(suite, embed);
 	suite_add_tcase(suite, head);
 	suite_add_tcase(suite, argmax);

@@ -16,14 +16,22 @@
 #include "ref/twin/twin.h"
 #include "tests/support/op_case.h"
 
-enum { DEVICES = 3 };
+#ifdef PLUMB_RACE
+enum { RACE = 1 };
+#else
+enum { RACE = 0 };
+#endif
+enum { SCHEDULES = 3, DEVICES = SCHEDULES + RACE };
 
-static struct plumb_device *device[DEVICES]; /* simt, in natural order and in two others */
+/* simt, in natural order and in two others; the race check, where the build has it. */
+static struct plumb_device *device[DEVICES];
 
 static void open_devices(void)
 {
 	for (int i = 0; i < DEVICES; i++) {
-		struct plumb_device_options options = {.seed = (uint64_t)i * 71, .poison = PLUMB_POISON_NAN};
+		struct plumb_device_options options = {
+			.seed = (uint64_t)i * 71, .race = i == SCHEDULES, .poison = PLUMB_POISON_NAN,
+		};
 		struct plumb_error error;
 		ck_assert_msg(plumb_device_open(PLUMB_DEVICE_SIMT, &options, &device[i], &error) == PLUMB_OK, "%s", error.text);
 	}
@@ -75,7 +83,7 @@ static void check(struct op_case *c)
 {
 	char text[OP_CASE_TEXT];
 	op_case_seal(c);
-	ck_assert_msg(op_case_check(c, NULL, device, DEVICES, text), "%s", text);
+	ck_assert_msg(op_case_check(c, NULL, device, SCHEDULES, text), "%s", text);
 }
 
 /* The same under one schedule, for large cases. */
@@ -479,7 +487,7 @@ static void agree(struct op_case *c)
 {
 	char text[OP_CASE_TEXT];
 	op_case_seal(c);
-	ck_assert_msg(op_case_agree(c, NULL, device, DEVICES, text), "%s", text);
+	ck_assert_msg(op_case_agree(c, NULL, device, SCHEDULES, text), "%s", text);
 }
 
 static const float specials[] = {NAN, INFINITY, -INFINITY};
@@ -584,6 +592,27 @@ START_TEST(edge_shapes)
 		check_once(c);
 		op_case_free(c);
 	}
+}
+END_TEST
+
+/* Every barrier counts: pieces, ranks in shared memory and in scratch, several rounds of parts. Nothing here is large. */
+static const struct {
+	enum plumb_op op;
+	struct shape shape;
+} race_cases[] = {
+	{PLUMB_MOE_ROUTER, {1030, 40, 5, 1, 1}},
+	{PLUMB_MOE_ROUTER, {1, 300, 300, 1, 1}},
+	{PLUMB_MOE_ROUTER, {1, PLUMB_MOE_SHARED_EXPERTS + 1, 2, 1, 1}},
+	{PLUMB_MOE_GATE_UP, {1030, 3, 2, 3, 2}},
+	{PLUMB_MOE_DOWN, {5, 7, 7, 1030, 2050}},
+};
+
+START_TEST(no_race)
+{
+	struct op_case *c = make(race_cases[_i].op, race_cases[_i].shape, PLUMB_POLICY_BF16, 1, -1);
+	char text[OP_CASE_TEXT];
+	ck_assert_msg(op_case_agree(c, NULL, device + SCHEDULES, RACE, text), "%s", text);
+	op_case_free(c);
 }
 END_TEST
 
@@ -735,6 +764,7 @@ int main(void)
 	tcase_add_test(cases, subnormals_are_kept);
 	tcase_add_loop_test(cases, ids_out_of_range_show, 0, 4);
 	tcase_add_loop_test(cases, edge_shapes, 0, COUNT(edges));
+	tcase_add_loop_test(cases, no_race, 0, COUNT(race_cases));
 	tcase_add_test(cases, refusals_say_what);
 	tcase_add_loop_test(cases, wrong_variants_fail, 0, COUNT(wrong));
 	suite_add_tcase(suite, cases);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Every op of the table in every implementation, with random configs and data. What a failing line begins with replays it:
- * PLUMB_OP_CASE=moe_down:17 test_ops. PLUMB_OP_SEEDS sets how many seeds an op gets. */
+ * PLUMB_OP_CASE=moe_down:17 test_ops. PLUMB_OP_SEEDS sets how many seeds an op gets; with PLUMB_OP_RACE set all of them also
+ * go through the race check. */
 #include <check.h>
 #include <math.h>
 #include <stdio.h>
@@ -13,18 +14,28 @@
 #include "ref/twin/twin.h"
 #include "tests/support/op_case.h"
 
-enum { SEEDS = 16, SCHEDULES = 3, OWN_MEMORY = 1 + SCHEDULES, DEVICES };
+#ifdef __SANITIZE_ADDRESS__
+enum { SEEDS = 6 }; /* the sanitizers cost a factor of ten */
+#else
+enum { SEEDS = 16 };
+#endif
+enum { SCHEDULES = 3, OWN_MEMORY = 1 + SCHEDULES, RACE, DEVICES };
+enum { RACE_SEEDS = 2 }; /* the race check costs a factor of 10 to 50 */
 
-/* simt: in natural order; in others; with memory of its own, as a GPU has. */
+/* simt: in natural order; in others; with memory of its own, as a GPU has; with the race check, where the build has it. */
 static struct plumb_device *device[DEVICES];
 
 static void open_devices(void)
 {
 	for (int i = 0; i < DEVICES; i++) {
 		struct plumb_device_options options = {
-			.seed = (uint64_t)i * 1001, .own_memory = i == OWN_MEMORY, .poison = PLUMB_POISON_NAN,
+			.seed = (uint64_t)i * 1001, .own_memory = i == OWN_MEMORY, .race = i == RACE, .poison = PLUMB_POISON_NAN,
 		};
 		struct plumb_error error;
+#ifndef PLUMB_RACE
+		if (i == RACE)
+			continue;
+#endif
 		ck_assert_msg(plumb_device_open(PLUMB_DEVICE_SIMT, &options, &device[i], &error) == PLUMB_OK, "%s", error.text);
 	}
 }
@@ -40,8 +51,9 @@ static bool passes(enum plumb_op op, uint64_t seed, double *worst)
 {
 	char text[OP_CASE_TEXT], name[64];
 	struct op_case *c = op_case_new(op, seed, NULL);
-	struct plumb_device *const chosen[] = {device[0], device[1 + seed % SCHEDULES], device[OWN_MEMORY]};
-	bool ok = op_case_check(c, NULL, chosen, 3, text);
+	struct plumb_device *const chosen[] = {device[0], device[1 + seed % SCHEDULES], device[OWN_MEMORY], device[RACE]};
+	bool race = device[RACE] && (seed < RACE_SEEDS || getenv("PLUMB_OP_RACE"));
+	bool ok = op_case_check(c, NULL, chosen, race ? 4 : 3, text);
 
 	if (!ok)
 		printf("%s: %s\n", op_case_name(c, name), text);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* PLE: oracle against independent formulations, twin against oracle within derived bounds, kernels against twin bit for bit. */
+/* PLE: oracle against independent formulations, twin against oracle within derived bounds, kernels against twin bit for
+ * bit. */
 #include <cblas.h>
 #include <check.h>
 #include <math.h>
@@ -100,8 +101,8 @@ START_TEST(kernels_equal_twin)
 }
 END_TEST
 
-/* A gate of exactly zero, of both signs: sign(0) = 0, so the weight is 0.5. One whose sum lies under the clamp, and the largest
- * number of streams. */
+/* A gate of exactly zero, of both signs: sign(0) = 0, so the weight is 0.5. One whose sum lies under the clamp, and the
+ * largest number of streams. */
 START_TEST(gate_at_zero)
 {
 	static const float scales[] = {0.0f, -0.0f, 1e-12f, -1e-12f};
@@ -146,11 +147,14 @@ static void embed_partition(plumb_op_fn *fn, struct plumb_device *device)
 		part.arguments.T = count;
 		part.arguments.ple_embed.token = whole.arguments.ple_embed.token + t;
 		struct result r = run(&part, fn, PLUMB_POISON_LARGE, device);
-		ck_assert_mem_eq(floats(&part, &r, "embedding"), floats(&whole, &all, "embedding") + t * De, (size_t)(count * De) * 4);
-		ck_assert_mem_eq(floats(&part, &r, "row"), (char *)floats(&whole, &all, "row") + t * Hg * 8, (size_t)(count * Hg) * 8);
+		ck_assert_mem_eq(floats(&part, &r, "embedding"), floats(&whole, &all, "embedding") + t * De,
+			(size_t)(count * De) * 4);
+		ck_assert_mem_eq(floats(&part, &r, "row"), (char *)floats(&whole, &all, "row") + t * Hg * 8,
+			(size_t)(count * Hg) * 8);
 		part.arguments.ple_embed.history = (int64_t *)(void *)floats(&part, &r, "history");
 	}
-	ck_assert_mem_eq(part.arguments.ple_embed.history, floats(&whole, &all, "history"), (size_t)(whole.cfg.ngram - 1) * 8);
+	ck_assert_mem_eq(
+		part.arguments.ple_embed.history, floats(&whole, &all, "history"), (size_t)(whole.cfg.ngram - 1) * 8);
 	release();
 }
 
@@ -173,9 +177,10 @@ static void conv_partition(plumb_op_fn *fn, struct plumb_device *device)
 		part.arguments.ple_conv.conv_in = whole.arguments.ple_conv.conv_in + t * SD;
 		part.arguments.ple_conv.residual = whole.arguments.ple_conv.residual + t * SD;
 		struct result r = run(&part, fn, PLUMB_POISON_LARGE, device);
-		ck_assert_mem_eq(floats(&part, &r, "output"), floats(&whole, &all, "output") + t * SD, (size_t)(count * SD) * 4);
 		ck_assert_mem_eq(
-			floats(&part, &r, "residual_out"), floats(&whole, &all, "residual_out") + t * SD, (size_t)(count * SD) * 4);
+			floats(&part, &r, "output"), floats(&whole, &all, "output") + t * SD, (size_t)(count * SD) * 4);
+		ck_assert_mem_eq(floats(&part, &r, "residual_out"), floats(&whole, &all, "residual_out") + t * SD,
+			(size_t)(count * SD) * 4);
 		part.arguments.ple_conv.window = floats(&part, &r, "window");
 	}
 	int64_t words = plumb_ple_history(&whole.cfg) * SD;
@@ -223,23 +228,36 @@ START_TEST(hash_of_the_release)
 	struct plumb_weight *table = take(SHARDS * sizeof *table);
 	plumb_op_fn *const fns[] = {ple_embed_ref, ple_embed_twin, ple_embed_opt};
 
-	c.cfg = (struct plumb_config){.block_tokens = 1, .vocab = 248320, .eos = 248044, .ngram = 3, .heads_per_ngram = 8,
-		.ngram_vocab_base = 20000000, .ngram_row_multiple = 128, .seed = 1234, .ple_dim = 16};
+	c.cfg = (struct plumb_config){.block_tokens = 1,
+		.vocab = 248320,
+		.eos = 248044,
+		.ngram = 3,
+		.heads_per_ngram = 8,
+		.ngram_vocab_base = 20000000,
+		.ngram_row_multiple = 128,
+		.seed = 1234,
+		.ple_dim = 16};
 	ck_assert_int_eq(plumb_ngram_constants(&c.cfg, 0, &g, &err), PLUMB_OK);
 	ck_assert_int_eq(g.rows, (int64_t)SHARD * SHARDS);
 	for (int64_t i = 0; i < SHARD; i++)
 		data[i] = plumb_f32_to_bf16((float)(i % 251));
 	for (int i = 0; i < SHARDS; i++)
 		table[i] = (struct plumb_weight){PLUMB_BF16, SHARD, 1, data};
-	c.arguments.ple_embed = (struct plumb_ple_embed){
-		.T = 9, .token = ids, .history = history, .ngram = &g, .table = table, .shards = SHARDS, .shard_rows = SHARD};
+	c.arguments.ple_embed = (struct plumb_ple_embed){.T = 9,
+		.token = ids,
+		.history = history,
+		.ngram = &g,
+		.table = table,
+		.shards = SHARDS,
+		.shard_rows = SHARD};
 	for (int f = 0; f < 3; f++) {
 		struct result r = run(&c, fns[f], PLUMB_POISON_NAN, f == 2 ? any_device() : NULL);
 		const int64_t *row = (const int64_t *)(const void *)floats(&c, &r, "row");
 		for (int t = 0; t < 9; t++)
 			for (int h = 0; h < 5; h++) {
 				ck_assert_int_eq(row[t * 16 + heads[h]], rows[t][h]);
-				ck_assert(floats(&c, &r, "embedding")[t * 16 + heads[h]] == (float)(rows[t][h] % SHARD % 251));
+				ck_assert(floats(&c, &r, "embedding")[t * 16 + heads[h]] ==
+					  (float)(rows[t][h] % SHARD % 251));
 			}
 		const int64_t *last = (const int64_t *)(const void *)floats(&c, &r, "history");
 		ck_assert_int_eq(last[0], 248044);
@@ -249,8 +267,8 @@ START_TEST(hash_of_the_release)
 }
 END_TEST
 
-/* The context rule as it is defined over the whole sequence: c_j = EOS if j > p or any of the j ids before p is EOS. Products in
- * 128 bits: none may need more than 63. */
+/* The context rule as it is defined over the whole sequence: c_j = EOS if j > p or any of the j ids before p is EOS.
+ * Products in 128 bits: none may need more than 63. */
 START_TEST(oracle_hash_of_a_sequence)
 {
 	__extension__ typedef __int128 wide;
@@ -272,16 +290,20 @@ START_TEST(oracle_hash_of_a_sequence)
 					bool eos = j > p;
 					for (int64_t back = 1; back <= j && back <= p; back++)
 						eos = eos || a->token[p - back] == c.cfg.eos;
-					wide product = (wide)(eos ? c.cfg.eos : a->token[p - j]) * a->ngram->multiplier[j];
+					wide product =
+						(wide)(eos ? c.cfg.eos : a->token[p - j]) * a->ngram->multiplier[j];
 					ck_assert(product <= INT64_MAX);
 					hash ^= (int64_t)product;
 				}
-				int64_t expected = (int64_t)((uint64_t)hash % (uint64_t)a->ngram->prime[h]) + a->ngram->offset[h];
+				int64_t expected =
+					(int64_t)((uint64_t)hash % (uint64_t)a->ngram->prime[h]) + a->ngram->offset[h];
 				ck_assert_int_eq(row[p * Hg + h], expected);
 				ck_assert_int_lt(expected, a->ngram->rows);
 				float *values_of_row = take((size_t)width * sizeof *values_of_row);
-				plumb_weight_row(&a->table[expected / a->shard_rows], expected % a->shard_rows, 0, width, values_of_row);
-				ck_assert_mem_eq(floats(&c, &r, "embedding") + (p * Hg + h) * width, values_of_row, (size_t)width * 4);
+				plumb_weight_row(&a->table[expected / a->shard_rows], expected % a->shard_rows, 0,
+					width, values_of_row);
+				ck_assert_mem_eq(floats(&c, &r, "embedding") + (p * Hg + h) * width, values_of_row,
+					(size_t)width * 4);
 				if (h % 8 == 7)
 					break; /* a few heads of each position will do where there are hundreds */
 			}
@@ -306,8 +328,8 @@ static double stored(const struct call *c, double value, double bound)
 	return bound + unit * (fabs(value) + bound) + u * fabs(value) + 0x1p-133;
 }
 
-/* r of a norm over D values of error dx each: relative error of r, from the values and from the order (d/2 of the sum; mean,
- * eps, root and quotient: 4). */
+/* r of a norm over D values of error dx each: relative error of r, from the values and from the order (d/2 of the sum;
+ * mean, eps, root and quotient: 4). */
 static double norm_error(const double *x, const double *dx, int64_t D, double eps, double *r)
 {
 	double squares = 0.0, moved = 0.0;
@@ -329,16 +351,20 @@ static void normed(const double *x, const double *dx, const double *w, int64_t D
 	}
 }
 
-/* One stream of one token under policy f32, in binary64 from BLAS products, with a first-order error analysis carried along. The
- * oracle must equal the values (1e-6 of their size, storage in binary32 is 6e-8), the twin must lie within the bound. */
-static void gate_bound(double *ratio, const struct call *c, const struct result *twin, const struct result *oracle, int64_t t, int64_t s)
+/* One stream of one token under policy f32, in binary64 from BLAS products, with a first-order error analysis carried
+ * along. The oracle must equal the values (1e-6 of their size, storage in binary32 is 6e-8), the twin must lie within
+ * the bound. */
+static void gate_bound(double *ratio, const struct call *c, const struct result *twin, const struct result *oracle,
+	int64_t t, int64_t s)
 {
 	const struct plumb_ple_gate *a = &c->arguments.ple_gate;
 	int64_t S = c->cfg.streams, D = c->cfg.hidden, De = c->cfg.ple_dim, at = (t * S + s) * D;
 	double eps = (double)c->cfg.rms_norm_eps, least = (double)1e-6f;
 	double g = gamma_of(plumb_split_depth(De, plumb_split_count(S * D + D, De)));
-	double *e = wide_values(a->embedding + t * De, De), *key = dense(a->key_proj) + s * D * De, *value = dense(a->value_proj);
-	double *x = take((size_t)D * 9 * sizeof *x), *dx = x + D, *k = x + 2 * D, *dk = x + 3 * D, *q = x + 4 * D, *dq = x + 5 * D;
+	double *e = wide_values(a->embedding + t * De, De), *key = dense(a->key_proj) + s * D * De,
+	       *value = dense(a->value_proj);
+	double *x = take((size_t)D * 9 * sizeof *x), *dx = x + D, *k = x + 2 * D, *dk = x + 3 * D, *q = x + 4 * D,
+	       *dq = x + 5 * D;
 	double *v = x + 6 * D, *dv = x + 7 * D, *none = x + 8 * D, *residual = wide_values(a->residual + at, D);
 
 	cblas_dgemv(CblasRowMajor, CblasNoTrans, (int)D, (int)De, 1.0, key, (int)De, e, 1, 0.0, x, 1);
@@ -355,7 +381,8 @@ static void gate_bound(double *ratio, const struct call *c, const struct result 
 	double sum = 0.0, dsum = 0.0, root = sqrt((double)D);
 	for (int64_t i = 0; i < D; i++) {
 		sum += k[i] * q[i];
-		dsum += fabs(k[i]) * dq[i] + fabs(q[i]) * dk[i] + fabs(k[i] * q[i]) * (u + gamma_of(plumb_strided_depth(D, PLUMB_ROW_LANES)));
+		dsum += fabs(k[i]) * dq[i] + fabs(q[i]) * dk[i] +
+			fabs(k[i] * q[i]) * (u + gamma_of(plumb_strided_depth(D, PLUMB_ROW_LANES)));
 	}
 	double gate = sum / root, dgate = 1.02 * dsum / root + 3.0 * u * fabs(gate);
 	double size = sqrt(fmax(fabs(gate), least)), dsize;
@@ -371,12 +398,14 @@ static void gate_bound(double *ratio, const struct call *c, const struct result 
 	}
 	normed(x, dx, dense(a->norm_conv) + s * D, D, eps, k, dk);
 	for (int64_t i = 0; i < D; i++) {
-		double gated = (double)floats(c, oracle, "gated")[at + i], conv_in = (double)floats(c, oracle, "conv_in")[at + i];
+		double gated = (double)floats(c, oracle, "gated")[at + i],
+		       conv_in = (double)floats(c, oracle, "conv_in")[at + i];
 		if (sure) {
 			ck_assert_double_eq_tol(gated, x[i], 1e-6 * fabs(x[i]) + 1e-12);
 			ck_assert_double_eq_tol(conv_in, k[i], 1e-6 * fabs(k[i]) + 1e-12);
 		}
-		bounded(ratio, "gated", at + i, (double)floats(c, twin, "gated")[at + i] - gated, stored(c, gated, 1.02 * dx[i]));
+		bounded(ratio, "gated", at + i, (double)floats(c, twin, "gated")[at + i] - gated,
+			stored(c, gated, 1.02 * dx[i]));
 		bounded(ratio, "conv_in", at + i, (double)floats(c, twin, "conv_in")[at + i] - conv_in,
 			stored(c, conv_in, 1.02 * dk[i]));
 	}
@@ -399,8 +428,8 @@ START_TEST(gate_within_bound)
 }
 END_TEST
 
-/* Under bf16 a rounding that falls to the neighbour is rare, but one of s moves its whole stream by about a bf16 step; hence
- * most elements equal, and all together near. */
+/* Under bf16 a rounding that falls to the neighbour is rare, but one of s moves its whole stream by about a bf16 step;
+ * hence most elements equal, and all together near. */
 START_TEST(gate_under_bf16)
 {
 	int64_t equal = 0, count = 0;
@@ -412,7 +441,8 @@ START_TEST(gate_under_bf16)
 		struct result oracle = run(&c, ple_gate_ref, PLUMB_POISON_NAN, NULL);
 		static const char *const names[] = {"gated", "conv_in"};
 		for (int64_t j = 0; j < 2 * c.arguments.T * c.cfg.streams * c.cfg.hidden; j++) {
-			double x = (double)floats(&c, &twin, names[j % 2])[j / 2], y = (double)floats(&c, &oracle, names[j % 2])[j / 2];
+			double x = (double)floats(&c, &twin, names[j % 2])[j / 2],
+			       y = (double)floats(&c, &oracle, names[j % 2])[j / 2];
 			equal += x == y;
 			count++;
 			error += (x - y) * (x - y);
@@ -426,8 +456,8 @@ START_TEST(gate_under_bf16)
 }
 END_TEST
 
-/* The conv of a whole sequence kept in one array, without a ring: the oracle one token a call must give the same, and the twin
- * lie within its bound (|silu'| <= 1.1; two sums behind it). */
+/* The conv of a whole sequence kept in one array, without a ring: the oracle one token a call must give the same, and
+ * the twin lie within its bound (|silu'| <= 1.1; two sums behind it). */
 START_TEST(conv_within_bound)
 {
 	double ratio[2] = {0.0, 0.0};
@@ -451,21 +481,29 @@ START_TEST(conv_within_bound)
 			for (int64_t ch = 0; ch < SD; ch++) {
 				double sum = 0.0, size = 0.0;
 				for (int64_t age = 0; age < Kp && age * c.cfg.ngram <= t; age++) {
-					double product = w[ch * Kp + Kp - 1 - age] * (double)x[(t - age * c.cfg.ngram) * SD + ch];
+					double product = w[ch * Kp + Kp - 1 - age] *
+							 (double)x[(t - age * c.cfg.ngram) * SD + ch];
 					sum += product;
 					size += fabs(product);
 				}
 				double z = sum / (1.0 + exp(-sum)), output = (double)a->gated[ch] + z;
 				double all = (double)a->residual[ch] + output, unit = bf16 ? 0x1p-8 : u;
 				/* storing: the sum and z under bf16, the output under both */
-				double roundings = (bf16 ? 1.1 * unit * fabs(sum) + unit * (fabs(z) + fabs(sum) * unit) : 0.0) * 1.01;
-				double order = 1.1 * gamma_of((double)Kp) * size + 2.0 * u * fabs(z) + u * fabs(output) + 0x1p-133;
+				double roundings =
+					(bf16 ? 1.1 * unit * fabs(sum) + unit * (fabs(z) + fabs(sum) * unit) : 0.0) *
+					1.01;
+				double order = 1.1 * gamma_of((double)Kp) * size + 2.0 * u * fabs(z) +
+					       u * fabs(output) + 0x1p-133;
 				double bound = order + roundings + unit * (fabs(output) + roundings + order);
-				bounded(&ratio[bf16], "output", ch, (double)floats(&c, &twin, "output")[ch] - output, bound);
-				bounded(&ratio[bf16], "output", ch, (double)floats(&c, &oracle, "output")[ch] - output, bound);
+				bounded(&ratio[bf16], "output", ch, (double)floats(&c, &twin, "output")[ch] - output,
+					bound);
+				bounded(&ratio[bf16], "output", ch, (double)floats(&c, &oracle, "output")[ch] - output,
+					bound);
 				bound += unit * (fabs(all) + bound) + u * fabs(all);
-				bounded(&ratio[bf16], "residual", ch, (double)floats(&c, &twin, "residual_out")[ch] - all, bound);
-				bounded(&ratio[bf16], "residual", ch, (double)floats(&c, &oracle, "residual_out")[ch] - all, bound);
+				bounded(&ratio[bf16], "residual", ch,
+					(double)floats(&c, &twin, "residual_out")[ch] - all, bound);
+				bounded(&ratio[bf16], "residual", ch,
+					(double)floats(&c, &oracle, "residual_out")[ch] - all, bound);
 			}
 		}
 		release();
@@ -566,9 +604,19 @@ START_TEST(wrong_ops_are_noticed)
 {
 	op_call_seed = 5;
 	struct call c = {.policy = PLUMB_POLICY_BF16, .format = PLUMB_BF16, .position = 13};
-	c.cfg = (struct plumb_config){.block_tokens = 1, .hidden = 300, .streams = 3, .rms_norm_eps = 1e-4f, .ple_conv_taps = 4,
-		.ngram = 4, .heads_per_ngram = 2, .ple_dim = 48, .vocab = 100, .eos = 3, .ngram_vocab_base = 500,
-		.ngram_row_multiple = 128, .seed = 1234};
+	c.cfg = (struct plumb_config){.block_tokens = 1,
+		.hidden = 300,
+		.streams = 3,
+		.rms_norm_eps = 1e-4f,
+		.ple_conv_taps = 4,
+		.ngram = 4,
+		.heads_per_ngram = 2,
+		.ple_dim = 48,
+		.vocab = 100,
+		.eos = 3,
+		.ngram_vocab_base = 500,
+		.ngram_row_multiple = 128,
+		.seed = 1234};
 	c.arguments.T = 9;
 	c.op = PLUMB_PLE_EMBED;
 	fill_embed(&c);

@@ -43,7 +43,8 @@ START_TEST(all_codes)
 				memcpy(&code, again + shift + 2 * i, 2);
 				if (isnan(expected))
 					again_expected |= format == PLUMB_F16 ? 0x0200 : 0x0040;
-				wrong += plumb_f32_bits(values[i]) != plumb_f32_bits(expected) || code != again_expected;
+				wrong += plumb_f32_bits(values[i]) != plumb_f32_bits(expected);
+				wrong += code != again_expected;
 			}
 			ck_assert_int_eq(wrong, 0);
 			free(stored);

@@ -32,7 +32,7 @@ struct plumb_gdn_in_proj {
  * Layout       window is a ring: the row of position p is p mod Kc. It holds one row more than the next token needs,
  *              as transformers keeps it. The stored weight is (C, 1, Kc).
  * Units        position: 0-based position of row 0 of the call.
- * Numerics     binary32. Taps serial by fmaf, oldest first; taps that reach before position 0 are left out. NaN carried.
+ * Numerics     binary32. Taps serial by fmaf, oldest first; those before position 0 are left out. NaN carried.
  * Determinism  bit-exact on every device. window then holds the last Kc rows of qkv.
  * Errors       none.
  * Source       model-spec 2.6 line conv, 2.11. */

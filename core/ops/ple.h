@@ -47,10 +47,10 @@ struct plumb_ple_embed {
  *              gated (T, S, D), conv_in (T, S, D).
  * Layout       row-major; streams contiguous.
  * Units        none; eps is rms_norm_eps; the clamp is bf16(1e-6) = 0x3586 under policy bf16 and 1e-6f under f32.
- * Numerics     binary32. Projections split(S, 256) with rows S*D + D. GNorm: (x*r)*(1 + w), r = 1/sqrt(mean + eps), mean =
- *              strided(256) sum of squares over D, divided by D. Gate sum strided(256) of rounded products, by plain
- *              addition, divided by sqrt(D) rounded to binary32; sign(0) = 0, so a zero gate gives g = 0, w = 0.5.
- *              Every other operation rounds once, in the order written. NaN carried.
+ * Numerics     binary32. Projections split(S, 256) with rows S*D + D. GNorm: (x*r)*(1 + w), r = 1/sqrt(mean + eps),
+ *              mean = strided(256) sum of squares over D, divided by D. Gate sum strided(256) of rounded products, by
+ *              plain addition, divided by sqrt(D) rounded to binary32; sign(0) = 0, so a zero gate gives g = 0,
+ *              w = 0.5. Every other operation rounds once, in the order written. NaN carried.
  * Determinism  bit-exact on every device.
  * Errors       none.
  * Source       model-spec 2.1, 2.4 (injection lines k to c). */
@@ -72,7 +72,7 @@ struct plumb_ple_gate {
  * Shapes       gated, conv_in, residual, output, residual_out (T, S, D); conv (S*D, Kp); window (W, S*D); position (1).
  * Layout       window is a ring: the row of position p is p mod W; rows of positions before 0 are zero.
  * Units        position: 0-based position of row 0 of the call.
- * Numerics     binary32. Taps serial by fmaf, oldest first; taps that reach before position 0 are left out. NaN carried.
+ * Numerics     binary32. Taps serial by fmaf, oldest first; those before position 0 are left out. NaN carried.
  * Determinism  bit-exact on every device. window then holds the last W rows of conv_in.
  * Errors       none.
  * Source       model-spec 2.4 (last two lines), 2.2 step 2, 2.11. */

@@ -34,8 +34,8 @@ static void gnorm(const struct plumb_env *env, const float *x, const float *w, f
 static float gate_weight(const struct plumb_env *env, float s)
 {
 	float least = twin_rne(env, 1e-6f);
-	float size = fabsf(s) < least ? least : fabsf(s); /* a NaN stays */
-	float sign = s > 0.0f ? 1.0f : s < 0.0f ? -1.0f : s == 0.0f ? 0.0f : s;
+	float size = fabsf(s) < least ? least : fabsf(s); /* a NaN stays, and makes the product NaN */
+	float sign = s > 0.0f ? 1.0f : s < 0.0f ? -1.0f : 0.0f;
 	return twin_rne(env, plumb_sigmoidf(twin_rne(env, plumb_sqrtf(size)) * sign));
 }
 

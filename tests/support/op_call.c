@@ -135,8 +135,8 @@ void fill(struct call *c)
 		const struct plumb_operand *o = &info->operand[i];
 		void **at = operand_at(&c->arguments, o);
 		if (o->kind == PLUMB_KIND_F32 && o->role != PLUMB_OUT)
-			*at = values(operand_count(c, o), c->input,
-				o->role == PLUMB_STATE ? PLUMB_POLICY_F32 : c->policy);
+			*at = values(
+				operand_count(c, o), c->input, o->role == PLUMB_STATE ? PLUMB_POLICY_F32 : c->policy);
 		if (o->kind == PLUMB_KIND_I32 && strcmp(o->name, "position") == 0)
 			*at = memcpy(take(4), &c->position, 4);
 		if (o->kind == PLUMB_KIND_WEIGHT) {
@@ -150,7 +150,8 @@ struct result run(const struct call *c, plumb_op_fn *fn, enum plumb_poison poiso
 {
 	const struct plumb_op_info *info = &plumb_ops[c->op];
 	struct plumb_error err = {""};
-	struct plumb_env env = {.cfg = &c->cfg, .policy = c->policy, .capacity = CAPACITY, .err = &err, .device = device};
+	struct plumb_env env = {
+		.cfg = &c->cfg, .policy = c->policy, .capacity = CAPACITY, .err = &err, .device = device};
 	struct call own = *c;
 	struct result result = {{NULL}};
 
@@ -181,7 +182,7 @@ struct result run(const struct call *c, plumb_op_fn *fn, enum plumb_poison poiso
 	for (int i = 0; i < info->operands; i++)
 		for (int z = 0; result.data[i] && z < ZONE; z++)
 			ck_assert_msg(result.data[i][-1 - z] == 0xA5 &&
-				result.data[i][operand_bytes(c, &info->operand[i]) + (size_t)z] == 0xA5,
+					      result.data[i][operand_bytes(c, &info->operand[i]) + (size_t)z] == 0xA5,
 				"%s: wrote outside of %s", info->name, info->operand[i].name);
 	return result;
 }
@@ -204,7 +205,8 @@ const char *difference(const struct call *c, const struct result *a, const struc
 			memcpy(&y, b->data[i] + at, 4);
 			if (o->kind == PLUMB_KIND_F32 ? same(x, y) : x == y)
 				continue;
-			snprintf(text, sizeof text, "%s, T %lld, position %d, %s, input %d, format %s: %s word %zu is %08x, not %08x",
+			snprintf(text, sizeof text,
+				"%s, T %lld, position %d, %s, input %d, format %s: %s word %zu is %08x, not %08x",
 				info->name, (long long)c->arguments.T, c->position, policy_name[c->policy], c->input,
 				plumb_format_name(c->format), o->name, at / 4, x, y);
 			return text;
@@ -281,7 +283,8 @@ double gamma_of(double d)
 
 void bounded(double *ratio, const char *what, int64_t i, double error, double bound)
 {
-	ck_assert_msg(fabs(error) <= bound, "%s: element %lld is off by %g, bound %g", what, (long long)i, error, bound);
+	ck_assert_msg(
+		fabs(error) <= bound, "%s: element %lld is off by %g, bound %g", what, (long long)i, error, bound);
 	if (bound > 0.0 && fabs(error) / bound > *ratio)
 		*ratio = fabs(error) / bound;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* One call of an op with random operands, made from the table of ops, run by several implementations and compared bit for bit.
- * For the suites of the stages; a helper that finds something wrong fails the running Check test. */
+/* One call of an op with random operands, made from the table of ops, run by several implementations and compared bit
+ * for bit. For the suites of the stages; a helper that finds something wrong fails the running Check test. */
 #ifndef PLUMB_TESTS_SUPPORT_OP_CALL_H
 #define PLUMB_TESTS_SUPPORT_OP_CALL_H
 
@@ -78,7 +78,7 @@ struct result {
 	unsigned char *data[OPERANDS];
 };
 
-/* Run an implementation on copies of the state and on poisoned outputs, all between guard zones. device: NULL for ref. */
+/* Run an implementation on copies of the state and on poisoned outputs, between guard zones. device: NULL for ref. */
 struct result run(const struct call *c, plumb_op_fn *fn, enum plumb_poison poison, struct plumb_device *device);
 
 /* The operand of that name. */

@@ -17,6 +17,18 @@
 #include "core/op.h"
 #include "opt/device.h"
 
+/* 1 under AddressSanitizer, where a run takes some ten times as long. */
+#if defined(__SANITIZE_ADDRESS__)
+#define RIG_SLOW 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define RIG_SLOW 1
+#endif
+#endif
+#ifndef RIG_SLOW
+#define RIG_SLOW 0
+#endif
+
 enum { RIG_ZONE = 256, RIG_BLOCKS = 32, RIG_WATCHES = 8, RIG_I32 = PLUMB_FORMAT_COUNT };
 
 struct rig_watch {

@@ -220,6 +220,18 @@ static inline void st_devices_close(void)
 			plumb_device_close(st_devices[i]);
 }
 
+/* A device that reports races between threads; NULL in a build with sanitizers, which has no such check. To be closed. */
+static inline struct plumb_device *st_race_device(void)
+{
+	struct plumb_device_options options = {.seed = 3, .race = true};
+	struct plumb_device *device = NULL;
+	struct plumb_error err = {""};
+
+	if (plumb_device_open(PLUMB_DEVICE_SIMT, &options, &device, &err) != PLUMB_OK)
+		device = NULL;
+	return device;
+}
+
 /* Call an op that must succeed. */
 static inline void st_call(plumb_op_fn *op, const struct plumb_env *env, const void *args)
 {
