@@ -25,6 +25,8 @@ void plumb_compare_begin(struct plumb_compare *cmp, int64_t expected)
 	cmp->max_abs_at = nowhere;
 	cmp->max_ulp_at = nowhere;
 	cmp->max_bf16_ulp_at = nowhere;
+	for (int k = 0; k < PLUMB_BF16_STEPS; k++)
+		cmp->beyond_at[k] = nowhere;
 }
 
 void plumb_compare_shape(
@@ -147,6 +149,13 @@ static void add(struct plumb_compare *cmp, float c, float r, double reference)
 		if (cmp->max_abs_at.index < 0 || magnitude > cmp->max_abs) {
 			cmp->max_abs = magnitude;
 			cmp->max_abs_at = here;
+		}
+		bf16_ulp = plumb_bf16_ulp_distance(c, r);
+		for (int k = 0; k < PLUMB_BF16_STEPS && k < bf16_ulp; k++) {
+			if (cmp->beyond_at[k].index < 0 || magnitude > cmp->beyond[k]) {
+				cmp->beyond[k] = magnitude;
+				cmp->beyond_at[k] = here;
+			}
 		}
 	}
 
@@ -329,6 +338,21 @@ static void find_min(struct findings *f, const char *name, double value, double 
 		say_at(line, at);
 }
 
+/* Steps of bf16, and beyond them an error that is small for the tensor. */
+static void find_bf16(struct findings *f, const struct plumb_compare *cmp, const struct plumb_tolerance *t)
+{
+	double noise = t->bf16_noise * reference_rms(cmp);
+	int64_t bound = t->max_bf16_ulp;
+	bool usable =
+	        t->bf16_noise > 0.0 && bound >= 0 && bound < PLUMB_BF16_STEPS && cmp->max_bf16_ulp < PLUMB_ULP_APART;
+
+	if (!usable || cmp->max_bf16_ulp <= bound) {
+		find_int(f, "bf16 ulp", cmp->max_bf16_ulp, bound, &cmp->max_bf16_ulp_at);
+		return;
+	}
+	find_max(f, "error beyond the bound in bf16 ulp", cmp->beyond[bound], noise, &cmp->beyond_at[bound]);
+}
+
 /* A condition that holds silently. */
 static bool demand(struct findings *f, bool holds)
 {
@@ -386,7 +410,7 @@ static void demand_bounds(struct findings *f, const struct plumb_compare *cmp, c
 	if (t->set & PLUMB_BOUND_ULP)
 		find_int(f, "ulp", cmp->max_ulp, t->max_ulp, &cmp->max_ulp_at);
 	if (t->set & PLUMB_BOUND_BF16_ULP)
-		find_int(f, "bf16 ulp", cmp->max_bf16_ulp, t->max_bf16_ulp, &cmp->max_bf16_ulp_at);
+		find_bf16(f, cmp, t);
 	if (t->set & PLUMB_BOUND_EQUAL)
 		find_min(f, "equal part", (double)equal / count, t->min_equal, &cmp->first_differ);
 	if (t->set & PLUMB_BOUND_NEAR) {

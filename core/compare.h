@@ -26,6 +26,7 @@ enum {
 	PLUMB_DISTINCT_SLOTS = 128, /* hash slots behind the count of distinct reference values */
 	PLUMB_DISTINCT_MAX = 64,    /* the count stops here: "at least 64" */
 	PLUMB_COMPARE_RANK = 8,
+	PLUMB_BF16_STEPS = 8, /* bounds in bf16 steps that allow for noise beyond them are below this */
 };
 
 /* An element worth showing. index is -1 when there is none. */
@@ -63,6 +64,8 @@ struct plumb_compare {
 	struct plumb_at max_ulp_at;
 	int64_t max_bf16_ulp; /* in steps of bf16, parts counted as a whole */
 	struct plumb_at max_bf16_ulp_at;
+	double beyond[PLUMB_BF16_STEPS]; /* [k]: largest |candidate - reference| more than k bf16 steps apart */
+	struct plumb_at beyond_at[PLUMB_BF16_STEPS];
 	int64_t ulp_bucket[PLUMB_ULP_BUCKETS];
 
 	/* sums over pairs of finite values; a binary32 squared fits binary64 with room for 2^700 of them, and the
@@ -133,6 +136,8 @@ struct plumb_tolerance {
 	double max_peak;
 	int64_t max_ulp;
 	int64_t max_bf16_ulp;
+	double bf16_noise; /* elements beyond max_bf16_ulp (then below PLUMB_BF16_STEPS) may be this part of rms(r) off:
+	                    * where a sum cancels, float noise is many of its own steps. 0: none may */
 	double min_equal;  /* part of the elements, 0..1 */
 	int near_ulp_log2; /* with min_near: that part of the elements is less than 2^near_ulp_log2 binary32 ulp away */
 	double min_near;

@@ -67,7 +67,7 @@ static const struct {
         {"allow_nan", AT(allow_nan)},
 };
 
-static const char *const other_keys[] = {"view", "policy", "suffix", "reason", "near_ulp_log2"};
+static const char *const other_keys[] = {"view", "policy", "suffix", "reason", "near_ulp_log2", "bf16_noise"};
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -176,6 +176,11 @@ static void read_bounds(struct plumb_json_object *o, struct plumb_tolerance *t)
 		t->near_ulp_log2 = (int)plumb_json_int(o, "near_ulp_log2", 1, 23, NULL);
 	if (has(o, "near_ulp_log2") != ((t->set & PLUMB_BOUND_NEAR) != 0))
 		refuse(o, "min_near", "min_near and near_ulp_log2 need one another, one is missing");
+	if (has(o, "bf16_noise")) {
+		t->bf16_noise = plumb_json_number(o, "bf16_noise", DBL_MIN, 1e-3, NULL);
+		if (!(t->set & PLUMB_BOUND_BF16_ULP) || t->max_bf16_ulp >= PLUMB_BF16_STEPS)
+			refuse(o, "bf16_noise", "needs a max_bf16_ulp of 0..%d", PLUMB_BF16_STEPS - 1);
+	}
 	if (!every)
 		refuse(o, "",
 		        "no bound that looks at every element, expected one of max_relative_l2, max_error, max_peak, "
@@ -406,6 +411,8 @@ const char *plumb_tolerance_show(const struct plumb_tolerance *tolerance, char *
 			continue;
 		memcpy(&value, base + integer_bounds[i].offset, sizeof value);
 		say(&line, "%s%s%" PRId64, line.used ? ", " : "", integer_bounds[i].words, value);
+		if (integer_bounds[i].bit == PLUMB_BOUND_BF16_ULP && tolerance->bf16_noise > 0.0)
+			say(&line, " (or error <= %g rms)", tolerance->bf16_noise);
 	}
 	for (size_t i = 0; i < COUNT(exact_bounds); i++)
 		if (tolerance->set & exact_bounds[i].bit)

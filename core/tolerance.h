@@ -40,6 +40,7 @@ struct plumb_tolerances;
  *   max_peak *      0 < x <= 1       max |c - r| / rms(r); 1 is what one zeroed element of average size has
  *   max_ulp *       0 .. 2^23        binary32 steps of any element; 2^23 is a factor of two
  *   max_bf16_ulp *  0 .. 2^7         bf16 steps of any element
+ *   bf16_noise      0 < x <= 1e-3    with max_bf16_ulp <= 7: elements beyond it may be x * rms(r) off
  *   exact *         true             every element equal, -0 == +0
  *   bits *          true             every element the same bits
  *   min_equal       0 < x <= 1       part of the elements that is equal

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Attention. The selected tokens are never gathered: a list entry is turned into a cache row where it is read, and a row
- * read serves all query heads of its kv head. Grids follow the capacity and the budget; blocks past the live entries of
- * *position and *count leave at once, so a captured launch is right at every position. */
+/* Attention. The selected tokens are never gathered: a list entry is turned into a cache row where it is read, and a
+ * row read serves all query heads of its kv head. Grids follow the capacity and the budget; blocks past the live
+ * entries of *position and *count leave at once, so a captured launch is right at every position. */
 #include "kernels/attention.h"
 
 #include "kernels/paged.h"
@@ -13,8 +13,8 @@ enum {
 	SCORE_TILE = SCORE_WARPS * PLUMB_KEYS, /* list entries of a block */
 	SOFTMAX_THREADS = PLUMB_ROW_LANES,     /* a thread an accumulator of the strided sum */
 	WEIGHTED_WARPS = 4,
-	WEIGHTED_SLICE = 64,                   /* dims of a block: two a lane */
-	WEIGHTED_HEADS = 4,                    /* query heads of a warp at a time */
+	WEIGHTED_SLICE = 64, /* dims of a block: two a lane */
+	WEIGHTED_HEADS = 4,  /* query heads of a warp at a time */
 	WEIGHTED_PASS = WEIGHTED_WARPS * WEIGHTED_HEADS,
 	ELEMENT_THREADS = 256,
 };
@@ -51,13 +51,13 @@ static __global__ void __launch_bounds__(32 * HEAD_WARPS) attn_heads_kernel(stru
 extern "C" int PLUMB_LAUNCHER(attn_heads)(const struct plumb_attn_heads *a, void *stream)
 {
 	const int64_t warps = a->q_heads + 2 * a->kv_heads;
-	return PLUMB_LAUNCH(attn_heads_kernel, static_cast<unsigned>((warps + HEAD_WARPS - 1) / HEAD_WARPS), 32 * HEAD_WARPS, 0,
-		stream, *a);
+	return PLUMB_LAUNCH(attn_heads_kernel, static_cast<unsigned>((warps + HEAD_WARPS - 1) / HEAD_WARPS),
+		32 * HEAD_WARPS, 0, stream, *a);
 }
 
 /* --- attn_decode --- */
 
-/* The list A(p): entries 0 .. listed-1 are the tokens of the selected blocks, the rest up to n the tail, ending at p. */
+/* The list A(p): entries 0 .. listed-1 are the tokens of the selected blocks, the rest up to n is the tail. */
 struct attn_list {
 	int32_t n, listed, tail;
 };
@@ -78,7 +78,7 @@ static __device__ __forceinline__ int32_t attn_list_token(
 	return a.block[b] * a.block_tokens + (i - b * a.block_tokens);
 }
 
-/* weight[h, i] = rne(rne(q_h . k_i) * scale) for the 32 entries of a tile and one kv head; a warp takes four entries. */
+/* weight[h, i] = rne(rne(q_h . k_i) * scale) for the 32 entries of a tile and one kv head; four entries a warp. */
 static __global__ void __launch_bounds__(32 * SCORE_WARPS) attn_score_kernel(struct plumb_attn_token a)
 {
 	const struct attn_list list = attn_list_of(a);
@@ -93,14 +93,14 @@ static __global__ void __launch_bounds__(32 * SCORE_WARPS) attn_score_kernel(str
 	const int32_t mine = first + plumb_key_of_lane();
 	const void *key[PLUMB_KEYS];
 	float w[PLUMB_KEYS][PLUMB_KEY_COLUMNS];
+	/* past the end of the list the last entry stands in: nothing else may be read */
 PLUMB_UNROLL
-	for (int r = 0; r < PLUMB_KEYS; r++) /* past the end of the list the last entry stands in: nothing else may be read */
-		key[r] = plumb_paged_row(
-			a.keys, attn_list_token(a, list, min(first + r, list.n - 1)), kv * a.head_dim);
+	for (int r = 0; r < PLUMB_KEYS; r++)
+		key[r] = plumb_paged_row(a.keys, attn_list_token(a, list, min(first + r, list.n - 1)), kv * a.head_dim);
 	plumb_keys_load<32>(a.keys.format, key, a.head_dim, aligned, w);
 	for (int64_t h = kv * group; h < (kv + 1) * group; h++) {
-		const float dot = plumb_key_dots<32>(
-			a.keys.format, key, a.head_dim, aligned, w, a.q + h * a.head_dim, q_aligned);
+		const float dot =
+			plumb_key_dots<32>(a.keys.format, key, a.head_dim, aligned, w, a.q + h * a.head_dim, q_aligned);
 		if (threadIdx.x % 32 < PLUMB_KEYS && mine < list.n)
 			a.weight[h * a.most + mine] = plumb_rne(a.bf16, plumb_rne(a.bf16, dot) * a.scale);
 	}
@@ -147,9 +147,9 @@ static __global__ void __launch_bounds__(SOFTMAX_THREADS) attn_softmax_kernel(st
 		s[i] = plumb_rne(a.bf16, plumb_divf(s[i], sum));
 }
 
-/* partial[chunk, h, d] = sum over the chunk's entries, serial by fmaf, of weight[h, i] * v_i[d]: one chunk, one kv head, 64
- * dims a block. The values are staged as binary32, so that all loads are under way at once and every head finds them near;
- * a lane owns dims lane and lane + 32 of up to four heads. */
+/* partial[chunk, h, d] = sum over the chunk's entries, serial by fmaf, of weight[h, i] * v_i[d]: one chunk, one kv
+ * head, 64 dims a block. The values are staged as binary32, so that all loads are under way at once and every head
+ * finds them near; a lane owns dims lane and lane + 32 of up to four heads. */
 static __global__ void __launch_bounds__(32 * WEIGHTED_WARPS) attn_weighted_kernel(struct plumb_attn_token a)
 {
 	enum {
@@ -273,6 +273,6 @@ extern "C" int PLUMB_LAUNCHER(attn_gate)(
 	const float *o, const float *qg, float *out, int64_t heads, int64_t head_dim, int bf16, void *stream)
 {
 	const int64_t blocks = (heads * head_dim + ELEMENT_THREADS - 1) / ELEMENT_THREADS;
-	return PLUMB_LAUNCH(attn_gate_kernel, static_cast<unsigned>(blocks), ELEMENT_THREADS, 0, stream, o, qg, out, heads,
-		head_dim, bf16);
+	return PLUMB_LAUNCH(attn_gate_kernel, static_cast<unsigned>(blocks), ELEMENT_THREADS, 0, stream, o, qg, out,
+		heads, head_dim, bf16);
 }

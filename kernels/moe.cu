@@ -1,24 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 /* Mixture of experts: core/ops/moe.h.
  *
- * Router: one launch. A warp takes one piece of one row of logits; the block that arrives last, told by an integer counter,
- * does the softmax and sorts the probabilities: 2560 x 513 weights are read in a few microseconds, a second launch would add
- * as much again.
- * gate_up: a warp takes one piece of a gate row and of the matching up row and so can write their product; the rows of the
- * shared expert are further units of the same launch.
- * down: a block takes two outputs, its warps the slots (the shared expert is the last), so that all products of an output
- * meet in one thread, which adds them in slot order; the partial sums never leave the chip. */
+ * Router: one launch. A warp takes one piece of one row of logits; the block that arrives last, told by an integer
+ * counter, does the softmax and sorts the probabilities: 2560 x 513 weights are read in a few microseconds, a second
+ * launch would add as much again.
+ *
+ * gate_up: a warp takes one piece of a gate row and of the matching up row and so can write their product; the rows of
+ * the shared expert are further units of the same launch.
+ *
+ * down: a block takes two outputs, its warps the slots (the shared expert is the last), so that all products of an
+ * output meet in one thread, which adds them in slot order; the partial sums never leave the chip. */
 #include "kernels/moe.h"
 
 #include "core/math32.h"
 #include "kernels/row.h"
 
 enum {
-	ROUTER_WARPS = PLUMB_SPLIT_MAX, /* one row of the most pieces, or several rows; also ranks 512 experts in one go */
+	ROUTER_WARPS = PLUMB_SPLIT_MAX, /* one row of the most pieces, or several; ranks 512 experts in one go */
 	ROUTER_THREADS = 32 * ROUTER_WARPS,
 	GATE_UP_WARPS = 8, /* more when one row has more pieces: small blocks, so that registers allow several an SM */
 	DOWN_WARPS = 12,   /* at most: 10 experts and the shared one take 11 */
-	DOWN_ROWS = 2,     /* outputs of a block: 1280 blocks at full size; with 4 the accumulators leave one block an SM */
+	DOWN_ROWS = 2,     /* outputs of a block: 1280 blocks at full size; 4 need registers for one block an SM */
 	PER_LANE = PLUMB_ROW_PER_LANE,
 };
 
@@ -61,7 +63,8 @@ PLUMB_UNROLL
 			if (k + j < k1)
 PLUMB_UNROLL
 				for (int r = 0; r < Rows; r++)
-					acc[r][j] = fmaf(plumb_stored_value(Format, row[r], k + j), x[k + j], acc[r][j]);
+					acc[r][j] =
+						fmaf(plumb_stored_value(Format, row[r], k + j), x[k + j], acc[r][j]);
 }
 
 template <int Format, int Rows>
@@ -119,7 +122,8 @@ static __device__ __forceinline__ float block_max(float v, PLUMB_SHARED_PTR(floa
 }
 
 /* strided(256) sum of exp(logit - max): thread j of the first 256 is accumulator j. */
-static __device__ __forceinline__ float block_exp_sum(const float *logits, int n, float max, PLUMB_SHARED_PTR(float) part)
+static __device__ __forceinline__ float block_exp_sum(
+	const float *logits, int n, float max, PLUMB_SHARED_PTR(float) part)
 {
 	enum { GROUPS = PLUMB_ROW_LANES / 32 };
 
@@ -142,8 +146,8 @@ static __device__ __forceinline__ float block_exp_sum(const float *logits, int n
 	return tree[0];
 }
 
-/* Rank of expert e: the larger the better. A probability is +0..1 or NaN, so its bits are in its order; adding 1 leaves 0 for
- * NaN. Of equal ones the lower index has the larger complement. No expert has rank 0. */
+/* Rank of expert e: the larger the better. A probability is +0..1 or NaN, so its bits are in its order; adding 1 leaves
+ * 0 for NaN. Of equal ones the lower index has the larger complement. No expert has rank 0. */
 static __device__ __forceinline__ unsigned long long rank_of(float prob, int e)
 {
 	const unsigned value = prob == prob ? __float_as_uint(prob) + 1u : 0u;
@@ -156,8 +160,8 @@ static __device__ __forceinline__ float rank_prob(unsigned long long rank)
 	return value ? __uint_as_float(value - 1u) : plumb_nanf();
 }
 
-/* Bitonic sort, best first; size is a power of two. Ranks is a pointer: shared or global. A warp's 32 pairs cover the same 64
- * ranks at every distance up to 32, so only longer ones, and the first stage behind one, wait for the other warps. */
+/* Bitonic sort, best first; size is a power of two. Ranks is a pointer: shared or global. A warp's 32 pairs cover the
+ * same 64 ranks at every distance up to 32, so only longer ones, and the first stage behind one, wait for all. */
 template <typename Ranks> static __device__ __forceinline__ void sort_ranks(Ranks rank, int size)
 {
 	__syncthreads();
@@ -189,7 +193,8 @@ static __host__ __device__ __forceinline__ int power_of_two(int n)
 }
 
 template <typename Ranks>
-static __device__ __forceinline__ void choose(const struct plumb_moe_router_launch &a, Ranks rank, PLUMB_SHARED_PTR(float) part)
+static __device__ __forceinline__ void choose(
+	const struct plumb_moe_router_launch &a, Ranks rank, PLUMB_SHARED_PTR(float) part)
 {
 	const int size = power_of_two(a.experts);
 	float max = -INFINITY;
@@ -337,8 +342,8 @@ extern "C" int PLUMB_LAUNCHER(moe_gate_up)(const struct plumb_moe_gate_up_launch
 	const int64_t units = launch->chosen * launch->inner + launch->shared_inner;
 	const int64_t units_per_block = warps / launch->pieces;
 	const int64_t blocks = (units + units_per_block - 1) / units_per_block;
-	return PLUMB_LAUNCH(
-		moe_gate_up_kernel, static_cast<unsigned>(blocks), static_cast<unsigned>(32 * warps), 0, stream, *launch);
+	return PLUMB_LAUNCH(moe_gate_up_kernel, static_cast<unsigned>(blocks), static_cast<unsigned>(32 * warps), 0,
+		stream, *launch);
 }
 
 /* --- down and combine --- */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Rows of a paged cache, and the dot products of four of them with one vector: the inner loop of attention scores and of the
- * QSA indexer. Device code only.
+/* Rows of a paged cache, and the dot products of four of them with one vector: the inner loop of attention scores and
+ * of the QSA indexer. Device code only.
  *
- * A group of Lanes lanes takes 8 neighbouring columns each, 8*Lanes a step, so a lane owns 8 neighbouring accumulators of
- * strided(8*Lanes): 32 lanes for strided(256), 16 for strided(128). The tree's first three levels lie inside the lane. */
+ * A group of Lanes lanes takes 8 neighbouring columns each, 8*Lanes a step, so a lane owns 8 neighbouring accumulators
+ * of strided(8*Lanes): 32 lanes for strided(256), 16 for strided(128). The tree's first three levels lie inside the
+ * lane. */
 #ifndef PLUMB_KERNELS_PAGED_H
 #define PLUMB_KERNELS_PAGED_H
 
@@ -13,12 +14,14 @@
 enum { PLUMB_KEYS = 4, PLUMB_KEY_COLUMNS = 8 };
 
 /* Address of column `column` of row r. */
-static __device__ __forceinline__ unsigned char *plumb_paged_row(const struct plumb_cache &cache, int32_t r, int64_t column)
+static __device__ __forceinline__ unsigned char *plumb_paged_row(
+	const struct plumb_cache &cache, int32_t r, int64_t column)
 {
 	const int32_t logical = r / cache.page_rows;
 	const int64_t row =
 		static_cast<int64_t>(cache.page[logical]) * cache.page_rows + (r - logical * cache.page_rows);
-	return static_cast<unsigned char *>(cache.data) + (row * cache.width + column) * (cache.format == PLUMB_F32 ? 4 : 2);
+	return static_cast<unsigned char *>(cache.data) +
+	       (row * cache.width + column) * (cache.format == PLUMB_F32 ? 4 : 2);
 }
 
 /* Round to the format and store element i. */
@@ -40,7 +43,8 @@ static __device__ __forceinline__ void plumb_store_value(int format, void *data,
 /* Whether heads of n columns can be read 16 bytes at a time in every row. */
 static __device__ __forceinline__ bool plumb_paged_aligned(const struct plumb_cache &cache, int64_t n)
 {
-	return plumb_rows_aligned(cache.format, cache.data, cache.width) && plumb_rows_aligned(cache.format, cache.data, n);
+	return plumb_rows_aligned(cache.format, cache.data, cache.width) &&
+	       plumb_rows_aligned(cache.format, cache.data, n);
 }
 
 /* Stored values k .. k + count - 1 of a row, count <= 8; the rest of w is 0 and takes part in nothing. */
@@ -89,10 +93,11 @@ static __device__ __forceinline__ int plumb_key_of_lane(void)
 	return static_cast<int>((threadIdx.x & 1) * 2 + (threadIdx.x >> 1 & 1));
 }
 
-/* The lane's first 8 columns of each key: all four loads are under way before any is needed, and they serve every query. */
+/* The lane's first 8 columns of each key: all four loads are under way before any is needed, and they serve every
+ * query. */
 template <int Lanes>
-static __device__ __forceinline__ void plumb_keys_load(int format, const void *const (&key)[PLUMB_KEYS], int64_t n, bool aligned,
-	float (&w)[PLUMB_KEYS][PLUMB_KEY_COLUMNS])
+static __device__ __forceinline__ void plumb_keys_load(int format, const void *const (&key)[PLUMB_KEYS], int64_t n,
+	bool aligned, float (&w)[PLUMB_KEYS][PLUMB_KEY_COLUMNS])
 {
 	const int k = plumb_key_column<Lanes>(), count = plumb_columns_left(n, k);
 PLUMB_UNROLL
@@ -109,9 +114,9 @@ PLUMB_UNROLL
 			acc[j] = fmaf(w[j], x[j], acc[j]);
 }
 
-/* strided(8*Lanes) dot products of four keys with x; first: from plumb_keys_load. The four trees share their shuffles: at
- * distance 1 a lane keeps two keys and hands over the other two, at distance 2 it keeps one. Addition commutes, so each
- * sum is that of the declared tree. Returns the sum of key plumb_key_of_lane(). */
+/* strided(8*Lanes) dot products of four keys with x; first: from plumb_keys_load. The four trees share their shuffles:
+ * at distance 1 a lane keeps two keys and hands over the other two, at distance 2 it keeps one. Addition commutes, so
+ * each sum is that of the declared tree. Returns the sum of key plumb_key_of_lane(). */
 template <int Lanes>
 static __device__ __forceinline__ float plumb_key_dots(int format, const void *const (&key)[PLUMB_KEYS], int64_t n,
 	bool aligned, const float (&first)[PLUMB_KEYS][PLUMB_KEY_COLUMNS], const float *x, bool x_aligned)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The QSA indexer. Scoring spreads over the whole device, grid by the capacity. Selection is one block: a radix select on
- * monotone keys whose only memory is a histogram, so no input can overflow it, and whose result is a function of the
+/* The QSA indexer. Scoring spreads over the whole device, grid by the capacity. Selection is one block: a radix select
+ * on monotone keys whose only memory is a histogram, so no input can overflow it, and whose result is a function of the
  * counts, so no schedule can change it. */
 #include "kernels/qsa.h"
 
@@ -9,12 +9,12 @@
 
 enum {
 	SCORE_WARPS = 8,
-	SCORE_GROUP = 16,                                     /* lanes of a key: 16 bytes of bf16 each */
+	SCORE_GROUP = 16,					  /* lanes of a key: 16 bytes of bf16 each */
 	SCORE_TILE = SCORE_WARPS * 32 / SCORE_GROUP * PLUMB_KEYS, /* keys of a block */
 	SELECT_WARPS = 32,
 	SELECT_THREADS = 32 * SELECT_WARPS,
-	SELECT_BATCH = 8,                                     /* scores a thread has under way */
-	DIGIT_BITS = 11,                                      /* 11 + 11 + 10 bits: three passes over the scores */
+	SELECT_BATCH = 8, /* scores a thread has under way */
+	DIGIT_BITS = 11,  /* 11 + 11 + 10 bits: three passes over the scores */
 	DIGITS = 1 << DIGIT_BITS,
 };
 
@@ -23,7 +23,8 @@ static_assert(DIGITS == 2 * SELECT_THREADS, "a thread scans two digits");
 /* --- qsa_project --- */
 
 /* One warp: put the raw key in its cache row; if that completes a block, pool, norm, turn and keep the block's key. */
-static __device__ __forceinline__ void qsa_keep_key(const struct plumb_qsa_heads &a, struct plumb_rotation rotation, int32_t p)
+static __device__ __forceinline__ void qsa_keep_key(
+	const struct plumb_qsa_heads &a, struct plumb_rotation rotation, int32_t p)
 {
 	const float *const key = a.projected + a.index_heads * a.index_dim;
 	const int lane = static_cast<int>(threadIdx.x % 32);
@@ -57,8 +58,8 @@ static __global__ void __launch_bounds__(32) qsa_heads_kernel(struct plumb_qsa_h
 	if (h == a.index_heads)
 		qsa_keep_key(a, rotation, p);
 	else
-		plumb_rotate_head(rotation, a.projected + h * a.index_dim, a.q_norm_format, a.q_norm, nullptr, PLUMB_F32,
-			a.query + h * a.index_dim);
+		plumb_rotate_head(rotation, a.projected + h * a.index_dim, a.q_norm_format, a.q_norm, nullptr,
+			PLUMB_F32, a.query + h * a.index_dim);
 }
 
 extern "C" int PLUMB_LAUNCHER(qsa_heads)(const struct plumb_qsa_heads *a, void *stream)
@@ -93,8 +94,9 @@ static __global__ void __launch_bounds__(32 * SCORE_WARPS) qsa_score_kernel(stru
 	const bool q_aligned = plumb_rows_aligned(PLUMB_F32, a.query, a.index_dim);
 	const void *key[PLUMB_KEYS];
 	float w[PLUMB_KEYS][PLUMB_KEY_COLUMNS], sum = 0.0f;
+	/* past the end the last complete block stands in */
 PLUMB_UNROLL
-	for (int r = 0; r < PLUMB_KEYS; r++) /* past the end the last complete block stands in */
+	for (int r = 0; r < PLUMB_KEYS; r++)
 		key[r] = plumb_paged_row(a.block_keys, min(first + r, live - 1), 0);
 	plumb_keys_load<SCORE_GROUP>(a.block_keys.format, key, a.index_dim, aligned, w);
 	for (int64_t h = 0; h < a.index_heads; h++)
@@ -107,7 +109,8 @@ PLUMB_UNROLL
 extern "C" int PLUMB_LAUNCHER(qsa_score)(const struct plumb_qsa_blocks *a, void *stream)
 {
 	const int64_t tiles = (static_cast<int64_t>(a->blocks) + SCORE_TILE - 1) / SCORE_TILE;
-	return tiles ? PLUMB_LAUNCH(qsa_score_kernel, static_cast<unsigned>(tiles), 32 * SCORE_WARPS, 0, stream, *a) : 0;
+	return tiles ? PLUMB_LAUNCH(qsa_score_kernel, static_cast<unsigned>(tiles), 32 * SCORE_WARPS, 0, stream, *a)
+		     : 0;
 }
 
 /* --- qsa_select --- */
@@ -121,10 +124,10 @@ static __device__ __forceinline__ uint32_t qsa_key(float score)
 	return u & 0x80000000u ? ~u : u | 0x80000000u;
 }
 
-/* Add the digits of the keys that begin with prefix to the histogram. If all of a warp are equal, one lane adds them all:
- * rows of one value (relu zeros) would otherwise queue up at one counter. */
-static __device__ __forceinline__ void qsa_count_digits(const float *score, int32_t n, uint32_t prefix, uint32_t prefix_mask,
-	int shift, uint32_t digit_mask, PLUMB_SHARED_PTR(int) histogram)
+/* Add the digits of the keys that begin with prefix to the histogram. If all of a warp are equal, one lane adds them
+ * all: rows of one value (relu zeros) would otherwise queue up at one counter. */
+static __device__ __forceinline__ void qsa_count_digits(const float *score, int32_t n, uint32_t prefix,
+	uint32_t prefix_mask, int shift, uint32_t digit_mask, PLUMB_SHARED_PTR(int) histogram)
 {
 	const int lane = static_cast<int>(threadIdx.x % 32);
 
@@ -158,10 +161,10 @@ PLUMB_UNROLL
 	}
 }
 
-/* Find the digit of the wanted-th largest key, counted from the largest, and how many keys lie above it. Thread i looks at
- * digits DIGITS-1-2i and DIGITS-2-2i; exactly one finds itself concerned. */
-static __device__ __forceinline__ void qsa_find_digit(PLUMB_SHARED_PTR(int) histogram, PLUMB_SHARED_PTR(int) warp_count,
-	PLUMB_SHARED_PTR(int) found, int wanted)
+/* Find the digit of the wanted-th largest key, counted from the largest, and how many keys lie above it. Thread i looks
+ * at digits DIGITS-1-2i and DIGITS-2-2i; exactly one finds itself concerned. */
+static __device__ __forceinline__ void qsa_find_digit(
+	PLUMB_SHARED_PTR(int) histogram, PLUMB_SHARED_PTR(int) warp_count, PLUMB_SHARED_PTR(int) found, int wanted)
 {
 	const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
 	const int digit = DIGITS - 1 - 2 * static_cast<int>(threadIdx.x);
@@ -186,8 +189,8 @@ static __device__ __forceinline__ void qsa_find_digit(PLUMB_SHARED_PTR(int) hist
 	__syncthreads();
 }
 
-/* Write the indices of the keys above threshold, and of the first `ties` keys equal to it, in ascending order. A warp owns
- * a contiguous range: it counts, learns what the warps before it write, and writes. */
+/* Write the indices of the keys above threshold, and of the first `ties` keys equal to it, in ascending order. A warp
+ * owns a contiguous range: it counts, learns what the warps before it write, and writes. */
 static __device__ __forceinline__ void qsa_write_selected(const float *score, int32_t n, uint32_t threshold, int ties,
 	PLUMB_SHARED_PTR(int) warp_above, PLUMB_SHARED_PTR(int) warp_equal, int32_t *block)
 {
@@ -219,7 +222,8 @@ static __device__ __forceinline__ void qsa_write_selected(const float *score, in
 		const int64_t i = base + lane;
 		const uint32_t key = i < end ? qsa_key(score[i]) : 0;
 		const unsigned same = __ballot_sync(PLUMB_FULL_WARP, i < end && key == threshold);
-		const bool taken = i < end && (key > threshold || (key == threshold && equal + __popc(same & before) < ties));
+		const bool taken =
+			i < end && (key > threshold || (key == threshold && equal + __popc(same & before) < ties));
 		const unsigned takers = __ballot_sync(PLUMB_FULL_WARP, taken);
 		if (taken)
 			block[written + __popc(takers & before)] = static_cast<int32_t>(i);
@@ -267,9 +271,9 @@ static __global__ void __launch_bounds__(SELECT_THREADS) qsa_select_kernel(const
 	qsa_write_selected(score, n, prefix, wanted, warp_above, warp_equal, block);
 }
 
-extern "C" int PLUMB_LAUNCHER(qsa_select)(const int32_t *position, int64_t token, const float *score, int32_t block_tokens,
-	int32_t budget, int32_t *block, int32_t *count, void *stream)
+extern "C" int PLUMB_LAUNCHER(qsa_select)(const int32_t *position, int64_t token, const float *score,
+	int32_t block_tokens, int32_t budget, int32_t *block, int32_t *count, void *stream)
 {
-	return PLUMB_LAUNCH(qsa_select_kernel, 1, SELECT_THREADS, 0, stream, position, token, score, block_tokens, budget, block,
-		count);
+	return PLUMB_LAUNCH(qsa_select_kernel, 1, SELECT_THREADS, 0, stream, position, token, score, block_tokens,
+		budget, block, count);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Norm and rope of one head by one warp, shared by attention and the QSA indexer (model-spec 2.1, 2.5). Device code only. */
+/* Norm and rope of one head by one warp, for attention and the QSA indexer (model-spec 2.1, 2.5). Device code only. */
 #ifndef PLUMB_KERNELS_ROTATE_H
 #define PLUMB_KERNELS_ROTATE_H
 
@@ -9,22 +9,23 @@
 /* What is the same for every head of a launch. */
 struct plumb_rotation {
 	const float *rope; /* (2, Dr/2): row of the position */
-	int64_t n;         /* head dim */
-	int64_t half;      /* Dr/2 */
+	int64_t n;	   /* head dim */
+	int64_t half;	   /* Dr/2 */
 	float eps;
-	int bf16;          /* policy */
+	int bf16; /* policy */
 };
 
 /* rne((x*r) * (1 + w)). */
-static __device__ __forceinline__ float plumb_head_normed(int bf16, float x, float r, int format, const void *norm, int64_t i)
+static __device__ __forceinline__ float plumb_head_normed(
+	int bf16, float x, float r, int format, const void *norm, int64_t i)
 {
 	return plumb_rne(bf16, (x * r) * (1.0f + plumb_stored_value(format, norm, i)));
 }
 
 /* out = rope(Norm(x; norm)); x (n) is not out. format: of out, rounded to it; normed (n): trace or NULL.
  * An element is normed again where its partner needs it: two multiplications against a buffer as long as the head. */
-static __device__ __forceinline__ void plumb_rotate_head(const struct plumb_rotation &a, const float *x, int norm_format,
-	const void *norm, float *normed, int format, void *out)
+static __device__ __forceinline__ void plumb_rotate_head(const struct plumb_rotation &a, const float *x,
+	int norm_format, const void *norm, float *normed, int format, void *out)
 {
 	const float mean = plumb_divf(plumb_warp_dot<PLUMB_HEAD_LANES / 32>(x, x, a.n), static_cast<float>(a.n));
 	const float r = plumb_rsqrtf(mean + a.eps);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Host side of the attention stage. Contracts: core/ops/attention.h. Kernels: kernels/attention.cu, kernels/linear.cu. */
+/* Host side of the attention stage. Contracts: core/ops/attention.h. Kernels: kernels/attention.cu, linear.cu. */
 #include "core/ops/attention.h"
 
 #include <math.h>
@@ -28,13 +28,25 @@ int attn_qk_rope_opt(const struct plumb_env *env, const void *args)
 
 	for (int64_t t = 0; t < a->T && status == PLUMB_OK; t++) {
 		struct plumb_attn_heads launch = {
-			.position = a->position, .token = t,
-			.qg = a->qg + t * 2 * q_width, .k = a->k + t * kv_width, .v = a->v + t * kv_width, .rope = a->rope,
-			.q_norm = a->q_norm->data, .q_norm_format = (int)a->q_norm->format,
-			.k_norm = a->k_norm->data, .k_norm_format = (int)a->k_norm->format,
-			.q_heads = cfg->q_heads, .kv_heads = cfg->kv_heads, .head_dim = cfg->head_dim,
-			.half = cfg->rotary_dim / 2, .eps = cfg->rms_norm_eps, .bf16 = env->policy == PLUMB_POLICY_BF16,
-			.q = a->q + t * q_width, .keys = *a->keys, .values = *a->values,
+			.position = a->position,
+			.token = t,
+			.qg = a->qg + t * 2 * q_width,
+			.k = a->k + t * kv_width,
+			.v = a->v + t * kv_width,
+			.rope = a->rope,
+			.q_norm = a->q_norm->data,
+			.q_norm_format = (int)a->q_norm->format,
+			.k_norm = a->k_norm->data,
+			.k_norm_format = (int)a->k_norm->format,
+			.q_heads = cfg->q_heads,
+			.kv_heads = cfg->kv_heads,
+			.head_dim = cfg->head_dim,
+			.half = cfg->rotary_dim / 2,
+			.eps = cfg->rms_norm_eps,
+			.bf16 = env->policy == PLUMB_POLICY_BF16,
+			.q = a->q + t * q_width,
+			.keys = *a->keys,
+			.values = *a->values,
 			.q_normed = a->q_normed ? a->q_normed + t * q_width : NULL,
 			.k_normed = a->k_normed ? a->k_normed + t * kv_width : NULL,
 		};
@@ -62,7 +74,7 @@ static int check_size(const struct plumb_env *env, int64_t most)
 			(long long)most, LIMIT);
 	if (blocks > LIMIT)
 		return plumb_fail(env->err, PLUMB_BAD_INPUT,
-			"attn_decode: %lld selected tokens, %d kv heads of %lld dims need %.0f blocks, at most %d expected",
+			"attn_decode: %lld tokens, %d kv heads of %lld dims need %.0f blocks, at most %d expected",
 			(long long)most, cfg->kv_heads, (long long)cfg->head_dim, blocks, LIMIT);
 	return PLUMB_OK;
 }
@@ -78,10 +90,16 @@ int attn_decode_opt(const struct plumb_env *env, const void *args)
 	if (status != PLUMB_OK)
 		return status;
 	struct plumb_attn_token launch = {
-		.position = a->position, .keys = *a->keys, .values = *a->values,
-		.q_heads = cfg->q_heads, .kv_heads = cfg->kv_heads, .head_dim = cfg->head_dim,
-		.block_tokens = cfg->block_tokens, .most = (int32_t)most,
-		.scale = (float)(1.0 / sqrt((double)cfg->head_dim)), .bf16 = env->policy == PLUMB_POLICY_BF16,
+		.position = a->position,
+		.keys = *a->keys,
+		.values = *a->values,
+		.q_heads = cfg->q_heads,
+		.kv_heads = cfg->kv_heads,
+		.head_dim = cfg->head_dim,
+		.block_tokens = cfg->block_tokens,
+		.most = (int32_t)most,
+		.scale = (float)(1.0 / sqrt((double)cfg->head_dim)),
+		.bf16 = env->policy == PLUMB_POLICY_BF16,
 		.weight = plumb_device_scratch(env, SCORES, (size_t)(cfg->q_heads * most) * sizeof(float)),
 		.partial = plumb_device_scratch(env, PARTIAL, (size_t)(chunks * width) * sizeof(float)),
 	};

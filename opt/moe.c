@@ -74,7 +74,8 @@ int moe_gate_up_opt(const struct plumb_env *env, const void *args)
 		status = bank(env, a->up, &m.up);
 	if (status == PLUMB_OK && units > INT32_MAX) /* a block, at least, each */
 		status = plumb_fail(env->err, PLUMB_BAD_INPUT,
-			"moe_gate_up: inner sizes of all chosen experts %lld, expected at most %d", (long long)units, INT32_MAX);
+			"moe_gate_up: inner sizes of all chosen experts %lld, expected at most %d", (long long)units,
+			INT32_MAX);
 	for (int64_t t = 0; t < a->T && status == PLUMB_OK; t++) {
 		m.x = a->x + t * D;
 		m.expert = a->expert + t * A;

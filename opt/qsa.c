@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Host side of the QSA indexer stage. Contracts: core/ops/qsa.h. Kernels: kernels/qsa.cu, kernels/linear.cu. */
+/* Host side of the QSA indexer stage. Contracts: core/ops/qsa.h. Kernels: kernels/qsa.cu, linear.cu. */
 #include "core/ops/qsa.h"
 
 #include <math.h>
@@ -30,14 +30,24 @@ int qsa_project_opt(const struct plumb_env *env, const void *args)
 
 	for (int64_t t = 0; t < a->T && status == PLUMB_OK; t++) {
 		struct plumb_qsa_heads launch = {
-			.position = a->position, .token = t, .projected = scratch, .mean = scratch + (Hi + 1) * Di,
+			.position = a->position,
+			.token = t,
+			.projected = scratch,
+			.mean = scratch + (Hi + 1) * Di,
 			.rope = a->rope,
-			.q_norm = a->q_norm->data, .q_norm_format = (int)a->q_norm->format,
-			.k_norm = a->k_norm->data, .k_norm_format = (int)a->k_norm->format,
-			.index_heads = Hi, .index_dim = Di, .half = cfg->rotary_dim / 2,
-			.block_tokens = cfg->block_tokens, .eps = cfg->rms_norm_eps,
-			.bf16 = env->policy == PLUMB_POLICY_BF16, .query = a->query + t * Hi * Di,
-			.raw_keys = *a->raw_keys, .block_keys = *a->block_keys,
+			.q_norm = a->q_norm->data,
+			.q_norm_format = (int)a->q_norm->format,
+			.k_norm = a->k_norm->data,
+			.k_norm_format = (int)a->k_norm->format,
+			.index_heads = Hi,
+			.index_dim = Di,
+			.half = cfg->rotary_dim / 2,
+			.block_tokens = cfg->block_tokens,
+			.eps = cfg->rms_norm_eps,
+			.bf16 = env->policy == PLUMB_POLICY_BF16,
+			.query = a->query + t * Hi * Di,
+			.raw_keys = *a->raw_keys,
+			.block_keys = *a->block_keys,
 		};
 		status = linear_opt(env, a->x + t * a->w->cols, 1, part, 1);
 		if (status == PLUMB_OK)
@@ -54,9 +64,16 @@ int qsa_score_opt(const struct plumb_env *env, const void *args)
 
 	for (int64_t t = 0; t < a->T && status == PLUMB_OK; t++) {
 		struct plumb_qsa_blocks launch = {
-			.position = a->position, .token = t, .query = a->query + t * Hi * Di, .block_keys = *a->block_keys,
-			.index_heads = Hi, .index_dim = Di, .block_tokens = env->cfg->block_tokens, .blocks = (int32_t)NB,
-			.root = sqrtf((float)Di), .score = a->score + t * NB,
+			.position = a->position,
+			.token = t,
+			.query = a->query + t * Hi * Di,
+			.block_keys = *a->block_keys,
+			.index_heads = Hi,
+			.index_dim = Di,
+			.block_tokens = env->cfg->block_tokens,
+			.blocks = (int32_t)NB,
+			.root = sqrtf((float)Di),
+			.score = a->score + t * NB,
 		};
 		status = PLUMB_RUN(env, qsa_score, &launch);
 	}

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The attention stage: the oracle against formulations of another kind, the twin against the oracle's mathematics within its
- * derived bound, the kernels on simt against the twin in every bit, and known-wrong variants, which must not pass.
+/* The attention stage: the oracle against formulations of another kind, the twin against the oracle's mathematics
+ * within its derived bound, the kernels on simt against the twin in every bit, and known-wrong variants, which must not
+ * pass.
  *
  * A center is the exact value before its last rounding, in binary64; `last` is what that rounding may add. */
 #include <cblas.h>
@@ -17,7 +18,7 @@
 
 enum { CASES = RIG_SLOW ? 12 : 24, SEEDS = RIG_SLOW ? 2 : 3 };
 
-static double worst[5]; /* of each op, policy f32: largest error of the twin as a part of its bound */
+static double worst[5];		  /* of each op, policy f32: largest error of the twin as a part of its bound */
 static int64_t flipped, compared; /* policy bf16: elements of the twin that are not the oracle's */
 
 static double last(const struct rig *r, double x)
@@ -78,8 +79,8 @@ static void witness_product(const struct plumb_weight *w, const float *x, int64_
 		}
 		for (int64_t i = 0; i < T * K; i++)
 			xd[i] = absolute ? fabs((double)x[i]) : (double)x[i];
-		cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)T, (int)N, (int)K, 1.0, xd, (int)K, wd, (int)K,
-			0.0, absolute ? mass : center, (int)N);
+		cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)T, (int)N, (int)K, 1.0, xd, (int)K, wd,
+			(int)K, 0.0, absolute ? mass : center, (int)N);
 	}
 	free(wd);
 	free(xd);
@@ -142,7 +143,8 @@ START_TEST(projections)
 	r.cfg.hidden = widths[_i % 7];
 	r.cfg.head_dim = _i % 5 ? 8 : 33;
 	r.cfg.q_heads = r.cfg.kv_heads * (1 + _i % 3);
-	int64_t T = 1 + _i % 3, D = r.cfg.hidden, q = r.cfg.q_heads * r.cfg.head_dim, kv = r.cfg.kv_heads * r.cfg.head_dim;
+	int64_t T = 1 + _i % 3, D = r.cfg.hidden, q = r.cfg.q_heads * r.cfg.head_dim,
+		kv = r.cfg.kv_heads * r.cfg.head_dim;
 	struct plumb_weight w_q = rig_weight(&r, 2 * q, D, 0.2f), w_k = rig_weight(&r, kv, D, 0.2f);
 	struct plumb_weight w_v = rig_weight(&r, kv, D, 0.2f);
 	struct plumb_attn_in_proj a = {T, rig_input(&r, T * D), &w_q, &w_k, &w_v, rig_output(&r, "qg", T * 2 * q),
@@ -187,8 +189,8 @@ END_TEST
 
 /* --- norms, rope, cache rows --- */
 
-/* One head in binary64: the pair (i, i + half) is a complex number, multiplied by e^(i angle). size: what error bounds scale
- * with. Under policy bf16 the roundings in between are missing; the bound of that policy has room for them. */
+/* One head in binary64: the pair (i, i + half) is a complex number, multiplied by e^(i angle). size: what error bounds
+ * scale with. Under policy bf16 the roundings in between are missing; the bound of that policy has room for them. */
 static void witness_rotation(const struct rig *r, const float *x, const float *w, const float *rope, double *normed,
 	double *turned, double *size)
 {
@@ -198,12 +200,14 @@ static void witness_rotation(const struct rig *r, const float *x, const float *w
 	for (int64_t i = 0; i < n; i++)
 		squares += (double)x[i] * (double)x[i];
 	for (int64_t i = 0; i < n; i++) {
-		normed[i] = (double)x[i] / sqrt(squares / (double)n + (double)r->cfg.rms_norm_eps) * (1.0 + (double)w[i]);
+		normed[i] =
+			(double)x[i] / sqrt(squares / (double)n + (double)r->cfg.rms_norm_eps) * (1.0 + (double)w[i]);
 		turned[i] = normed[i];
 		size[i] = fabs(normed[i]);
 	}
 	for (int64_t i = 0; i < half; i++) {
-		double complex z = CMPLX(normed[i], normed[i + half]) * CMPLX((double)rope[i], (double)rope[half + i]);
+		double complex turn = rig_complex((double)rope[i], (double)rope[half + i]);
+		double complex z = turn * rig_complex(normed[i], normed[i + half]);
 		turned[i] = creal(z);
 		turned[i + half] = cimag(z);
 		size[i] = size[i + half] = size[i] + size[i + half];
@@ -243,7 +247,8 @@ START_TEST(qk_rope)
 {
 	struct rig r;
 	open_case(&r, _i, "attn_qk_rope");
-	int64_t Hq = r.cfg.q_heads, Hkv = r.cfg.kv_heads, Dh = r.cfg.head_dim, page_rows = page_rows_of(&r), T = 1 + _i % 3;
+	int64_t Hq = r.cfg.q_heads, Hkv = r.cfg.kv_heads, Dh = r.cfg.head_dim, page_rows = page_rows_of(&r),
+		T = 1 + _i % 3;
 	int64_t last_position = r.env.capacity - T, P = r.env.capacity + 2;
 	int64_t p = _i % 5 == 0 ? 0 : _i % 5 == 1 ? last_position : rig_below(&r, last_position + 1);
 	float *rope = rig_memory(&r, (size_t)(P * r.cfg.rotary_dim) * sizeof *rope, 4 * (size_t)(_i % 2));
@@ -251,9 +256,17 @@ START_TEST(qk_rope)
 	struct plumb_cache keys = cache_of(&r, "keys", page_rows), values = cache_of(&r, "values", page_rows);
 	bool traced = _i % 3 != 0;
 	struct plumb_attn_qk_rope a = {
-		.T = T, .position = rig_position(&r, p), .rope = rope, .q_norm = &q_norm, .k_norm = &k_norm,
-		.qg = rig_input(&r, T * Hq * 2 * Dh), .k = rig_input(&r, T * Hkv * Dh), .v = rig_input(&r, T * Hkv * Dh),
-		.q = rig_output(&r, "q", T * Hq * Dh), .keys = &keys, .values = &values,
+		.T = T,
+		.position = rig_position(&r, p),
+		.rope = rope,
+		.q_norm = &q_norm,
+		.k_norm = &k_norm,
+		.qg = rig_input(&r, T * Hq * 2 * Dh),
+		.k = rig_input(&r, T * Hkv * Dh),
+		.v = rig_input(&r, T * Hkv * Dh),
+		.q = rig_output(&r, "q", T * Hq * Dh),
+		.keys = &keys,
+		.values = &values,
 		.q_normed = traced ? rig_output(&r, "q_normed", T * Hq * Dh) : NULL,
 		.k_normed = traced ? rig_output(&r, "k_normed", T * Hkv * Dh) : NULL,
 	};
@@ -262,16 +275,18 @@ START_TEST(qk_rope)
 	unsigned char *twin = rig_agree(&r, attn_qk_rope_twin, attn_qk_rope_opt, &a, SEEDS);
 	unsigned char *oracle = rig_run(&r, attn_qk_rope_ref, &a, 0, "oracle");
 	int64_t rows = r.watch[0].count / (Hkv * Dh); /* physical */
-	double *key = malloc((size_t)(rows * Hkv * Dh) * sizeof *key), *key_bound = calloc((size_t)(rows * Hkv * Dh), sizeof *key);
+	double *key = malloc((size_t)(rows * Hkv * Dh) * sizeof *key),
+	       *key_bound = calloc((size_t)(rows * Hkv * Dh), sizeof *key);
 	double *q = malloc((size_t)(T * Hq * Dh) * sizeof *q), *q_bound = malloc((size_t)(T * Hq * Dh) * sizeof *q);
-	double *q_normed = malloc((size_t)(T * Hq * Dh) * sizeof *q), *normed_bound = malloc((size_t)(T * Hq * Dh) * sizeof *q);
+	double *q_normed = malloc((size_t)(T * Hq * Dh) * sizeof *q),
+	       *normed_bound = malloc((size_t)(T * Hq * Dh) * sizeof *q);
 	double *size = malloc((size_t)Dh * sizeof *size);
 	double *k_normed = malloc((size_t)Dh * sizeof *k_normed);
 	float *w = malloc((size_t)Dh * sizeof *w);
 
 	for (int who = 0; who < 2; who++) { /* oracle, twin */
-		/* relative: half the depth of the mean of squares (its root is taken) and 8 roundings of norm and rope; bf16:
-		 * three rounded values of up to 2^-8 each before the last */
+		/* relative: half the depth of the mean of squares (its root is taken) and 8 roundings of norm and rope;
+		 * bf16: three rounded values of up to 2^-8 each before the last */
 		double d = plumb_strided_depth(Dh, PLUMB_HEAD_LANES);
 		double share = r.env.policy == PLUMB_POLICY_BF16 ? 3.2 * 0x1p-8 : who ? (d / 2 + 8) * 0x1p-24 : 0x1p-40;
 		for (int64_t i = 0; i < rows * Hkv * Dh; i++)
@@ -284,7 +299,8 @@ START_TEST(qk_rope)
 				witness_rotation(&r, a.qg + 2 * at, w, row, q_normed + at, q + at, size);
 				for (int64_t i = 0; i < Dh; i++) {
 					q_bound[at + i] = share * size[i] + last(&r, q[at + i]);
-					normed_bound[at + i] = share * fabs(q_normed[at + i]) + last(&r, q_normed[at + i]);
+					normed_bound[at + i] =
+						share * fabs(q_normed[at + i]) + last(&r, q_normed[at + i]);
 				}
 			}
 			plumb_weight_row(&k_norm, 0, 0, Dh, w);
@@ -317,7 +333,8 @@ START_TEST(qk_rope)
 		unsigned char code[4];
 		plumb_encode(values.format, &x, 1, code);
 		plumb_decode(values.format, code, 1, &x);
-		plumb_decode(values.format, (const unsigned char *)plumb_cache_row(&values, p) + rig_size((int)values.format) * (size_t)i,
+		plumb_decode(values.format,
+			(const unsigned char *)plumb_cache_row(&values, p) + rig_size((int)values.format) * (size_t)i,
 			1, &y);
 		ck_assert(x == y);
 	}
@@ -354,9 +371,10 @@ END_TEST
 
 /* --- attention over the selected tokens --- */
 
-/* Every token of the past under a mask, no list, no chunks: center and bound of o (Hq, Dh) of row t. depth: roundings of the
- * twin in scores and sums; 0 for the oracle. */
-static void witness_decode(const struct rig *r, const struct plumb_attn_decode *a, int64_t t, bool twin, double *center, double *bound)
+/* Every token of the past under a mask, no list, no chunks: center and bound of o (Hq, Dh) of row t. depth: roundings
+ * of the twin in scores and sums; 0 for the oracle. */
+static void witness_decode(
+	const struct rig *r, const struct plumb_attn_decode *a, int64_t t, bool twin, double *center, double *bound)
 {
 	int64_t Hq = r->cfg.q_heads, Hkv = r->cfg.kv_heads, Dh = r->cfg.head_dim, B = r->cfg.block_tokens;
 	int64_t N = r->cfg.block_budget, p = *a->position + t, n = 0;
@@ -373,7 +391,7 @@ static void witness_decode(const struct rig *r, const struct plumb_attn_decode *
 	for (int64_t h = 0; h < Hq; h++) {
 		const float *q = a->q + (t * Hq + h) * Dh;
 		int64_t kv = h / (Hq / Hkv);
-		double max = -INFINITY, min = INFINITY, sum = 0, slip = 0; /* slip: largest error of a score */
+		double max = -HUGE_VAL, min = HUGE_VAL, sum = 0, slip = 0; /* slip: largest error of a score */
 		for (int64_t j = 0; j <= p; j++) {
 			double dot = 0, mass = 0;
 			if (!visible[j])
@@ -405,10 +423,10 @@ static void witness_decode(const struct rig *r, const struct plumb_attn_decode *
 				e[d] += weight * fabs((double)row[kv * Dh + d]);
 			}
 		}
-		/* in numerator and denominator: a slip of score and maximum, and the rounding of their difference; then the
-		 * exponentials, sum, division, chunk and chunks; a weight may round the other way */
-		int depth = plumb_strided_depth(n, PLUMB_ROW_LANES) + (int)(n < PLUMB_ATTN_CHUNK ? n : PLUMB_ATTN_CHUNK) +
-			    (int)(n / PLUMB_ATTN_CHUNK) + 4;
+		/* in numerator and denominator: a slip of score and maximum, and the rounding of their difference; then
+		 * the exponentials, sum, division, chunk and chunks; a weight may round the other way */
+		int depth = plumb_strided_depth(n, PLUMB_ROW_LANES) +
+			    (int)(n < PLUMB_ATTN_CHUNK ? n : PLUMB_ATTN_CHUNK) + (int)(n / PLUMB_ATTN_CHUNK) + 4;
 		double share = expm1(4 * slip + 0x2p-24 * (max - min)) + rig_gamma(depth) + (bf16 ? 0x1p-7 : 0);
 		for (int64_t d = 0; d < Dh; d++)
 			e[d] = (twin ? share : 0x1p-40) * e[d] + last(r, fabs(o[d]) + (twin ? share * e[d] : 0));
@@ -467,17 +485,20 @@ static int heads_interleaved(const struct plumb_env *env, const void *args)
 {
 	struct plumb_attn_decode a = *(const struct plumb_attn_decode *)args;
 	int64_t Hq = env->cfg->q_heads, Hkv = env->cfg->kv_heads, Dh = env->cfg->head_dim, group = Hq / Hkv;
-	float *q = malloc((size_t)(a.T * Hq * Dh) * sizeof *q), *o = malloc((size_t)(a.T * Hq * Dh) * sizeof *o), *out = a.o;
+	float *q = malloc((size_t)(a.T * Hq * Dh) * sizeof *q), *o = malloc((size_t)(a.T * Hq * Dh) * sizeof *o),
+	      *out = a.o;
 	const float *in = a.q;
 	int status;
 
 	for (int64_t i = 0; i < a.T * Hq; i++) /* head h reads kv head h % Hkv */
-		memcpy(q + (i / Hq * Hq + i % Hq % Hkv * group + i % Hq / Hkv) * Dh, in + i * Dh, (size_t)Dh * sizeof *q);
+		memcpy(q + (i / Hq * Hq + i % Hq % Hkv * group + i % Hq / Hkv) * Dh, in + i * Dh,
+			(size_t)Dh * sizeof *q);
 	a.q = q;
 	a.o = o;
 	status = attn_decode_twin(env, &a);
 	for (int64_t i = 0; i < a.T * Hq; i++)
-		memcpy(out + i * Dh, o + (i / Hq * Hq + i % Hq % Hkv * group + i % Hq / Hkv) * Dh, (size_t)Dh * sizeof *q);
+		memcpy(out + i * Dh, o + (i / Hq * Hq + i % Hq % Hkv * group + i % Hq / Hkv) * Dh,
+			(size_t)Dh * sizeof *q);
 	free(q);
 	free(o);
 	return status;
@@ -516,16 +537,19 @@ START_TEST(decode)
 	int64_t p = _i % 9 < 8 ? edges[_i % 9] : rig_below(&r, top + 1);
 	p = p > top ? top : p;
 	struct plumb_cache keys = cache_of(&r, "keys", page_rows), values = cache_of(&r, "values", page_rows);
-	int32_t *block = rig_memory(&r, (size_t)(T * N) * sizeof *block, 0), *count = rig_memory(&r, (size_t)T * sizeof *count, 0);
+	int32_t *block = rig_memory(&r, (size_t)(T * N) * sizeof *block, 0),
+		*count = rig_memory(&r, (size_t)T * sizeof *count, 0);
 	float *q = rig_input(&r, T * Hq * Dh);
-	struct plumb_attn_decode a = {T, rig_position(&r, p), q, &keys, &values, block, count, rig_output(&r, "o", T * Hq * Dh)};
+	struct plumb_attn_decode a = {
+		T, rig_position(&r, p), q, &keys, &values, block, count, rig_output(&r, "o", T * Hq * Dh)};
 	choose_blocks(&r, p, T, block, count);
 	if (_i % 7 == 6) /* every score 0: the mean of the values */
 		memset(q, 0, (size_t)(T * Hq * Dh) * sizeof *q);
 
 	unsigned char *twin = rig_agree(&r, attn_decode_twin, attn_decode_opt, &a, SEEDS);
 	unsigned char *oracle = rig_run(&r, attn_decode_ref, &a, 0, "oracle");
-	double *center = malloc((size_t)(T * Hq * Dh) * sizeof *center), *bound = malloc((size_t)(T * Hq * Dh) * sizeof *bound);
+	double *center = malloc((size_t)(T * Hq * Dh) * sizeof *center),
+	       *bound = malloc((size_t)(T * Hq * Dh) * sizeof *bound);
 	for (int who = 0; who < 2; who++) {
 		for (int64_t t = 0; t < T; t++)
 			witness_decode(&r, &a, t, who, center + t * Hq * Dh, bound + t * Hq * Dh);
@@ -555,17 +579,20 @@ START_TEST(decode)
 	bait(&r, &a, &keys, NAN);
 	bait(&r, &a, &values, 0x1p14f);
 	unsigned char *baited = rig_run(&r, attn_decode_ref, &a, 1, "oracle, baited");
-	ck_assert_mem_eq(rig_part(&r, baited, "o", &(int){0}), rig_part(&r, oracle, "o", &(int){0}), (size_t)(T * Hq * Dh) * 4);
+	ck_assert_mem_eq(
+		rig_part(&r, baited, "o", &(int){0}), rig_part(&r, oracle, "o", &(int){0}), (size_t)(T * Hq * Dh) * 4);
 	free(baited);
 	baited = rig_agree(&r, attn_decode_twin, attn_decode_opt, &a, 2);
-	ck_assert_mem_eq(rig_part(&r, baited, "o", &(int){0}), rig_part(&r, twin, "o", &(int){0}), (size_t)(T * Hq * Dh) * 4);
+	ck_assert_mem_eq(
+		rig_part(&r, baited, "o", &(int){0}), rig_part(&r, twin, "o", &(int){0}), (size_t)(T * Hq * Dh) * 4);
 	free(baited);
 
 	/* NaN, Inf, huge and zero: in the key of the first or last token of the list, in a value, in a query */
 	static const float hard[] = {NAN, INFINITY, -INFINITY, 0x1p14f, -0.0f, 0x1p-24f};
 	for (int i = _i % 2; i < 6; i += 2) {
 		struct plumb_cache *cache = i / 2 % 2 ? &keys : &values;
-		int64_t end = (p + 1) % B ? p : block[count[0] - 1] * B + B - 1, j = i % 3 && count[0] ? block[0] * B : end;
+		int64_t end = (p + 1) % B ? p : block[count[0] - 1] * B + B - 1,
+			j = i % 3 && count[0] ? block[0] * B : end;
 		float *row = malloc((size_t)cache->width * sizeof *row);
 		plumb_cache_get(cache, j, row);
 		row[0] = hard[i];
@@ -607,12 +634,13 @@ START_TEST(decode_full_size)
 	struct plumb_cache keys = rig_cache(&r, "keys", format, r.env.capacity, 512, 64, 3);
 	struct plumb_cache values = rig_cache(&r, "values", format, r.env.capacity, 512, 64, 3);
 	int32_t *block = rig_memory(&r, 512 * sizeof *block, 0), *count = rig_memory(&r, sizeof *count, 0);
-	struct plumb_attn_decode a = {1, rig_position(&r, positions[_i]), rig_input(&r, 24 * 256), &keys, &values, block, count,
-		rig_output(&r, "o", 24 * 256)};
+	struct plumb_attn_decode a = {1, rig_position(&r, positions[_i]), rig_input(&r, 24 * 256), &keys, &values,
+		block, count, rig_output(&r, "o", 24 * 256)};
 	choose_blocks(&r, positions[_i], 1, block, count);
 	ck_assert_int_eq(count[0], positions[_i] / 4 < 512 ? (positions[_i] + 1) / 4 : 512);
 
-	unsigned char *twin = rig_agree(&r, attn_decode_twin, attn_decode_opt, &a, positions[_i] == 262143 && !RIG_SLOW ? 4 : 1);
+	unsigned char *twin =
+		rig_agree(&r, attn_decode_twin, attn_decode_opt, &a, positions[_i] == 262143 && !RIG_SLOW ? 4 : 1);
 	if (positions[_i] < 10000) { /* the witness looks at every position */
 		double *center = malloc(24 * 256 * sizeof *center), *bound = malloc(24 * 256 * sizeof *bound);
 		witness_decode(&r, &a, 0, true, center, bound);
@@ -669,8 +697,8 @@ static int gate_from_query(const struct plumb_env *env, const void *args)
 
 START_TEST(gate)
 {
-	static const float hard[] = {0.0f, -0.0f, INFINITY, -INFINITY, NAN, 20.0f, 88.0f, 89.0f, -89.0f, -104.0f, -200.0f,
-		0x1p-149f, 0x1p127f};
+	static const float hard[] = {0.0f, -0.0f, INFINITY, -INFINITY, NAN, 20.0f, 88.0f, 89.0f, -89.0f, -104.0f,
+		-200.0f, 0x1p-149f, 0x1p127f};
 	struct rig r;
 	open_case(&r, _i, "attn_gate");
 	int64_t Hq = r.cfg.q_heads, Dh = r.cfg.head_dim, T = 1 + _i % 3, n = T * Hq * Dh;
@@ -729,7 +757,8 @@ int main(void)
 	srunner_set_fork_status(runner, CK_NOFORK);
 	srunner_run_all(runner, CK_NORMAL);
 	failed = srunner_ntests_failed(runner);
-	printf("attention: largest error of the twin as a part of its bound, f32: in_proj %.3f, qk_rope %.3f, decode %.3f, "
+	printf("attention: largest error of the twin as a part of its bound, f32: in_proj %.3f, qk_rope %.3f, decode "
+	       "%.3f, "
 	       "gate %.3f, out_proj %.3f\n",
 		worst[0], worst[1], worst[2], worst[3], worst[4]);
 	printf("attention: bf16 values that round another way than the oracle's: %lld of %lld\n", (long long)flipped,

@@ -520,6 +520,76 @@ START_TEST(test_threshold_ulp)
 }
 END_TEST
 
+/* Beyond the steps: an error that is noise for the tensor, and not a bit more. */
+START_TEST(test_threshold_bf16_noise)
+{
+	/* rms 1; the last element is 2^-20, and 16 of its bf16 steps are 2^-23 */
+	const float r[4] = {1.0f, -1.0f, 0x1.6a09e6p+0f, 0x1p-20f}, c[4] = {1.0f, -1.0f, 0x1.6a09e6p+0f, 0x1.2p-20f};
+	struct plumb_tolerance t = {.set = PLUMB_BOUND_BF16_ULP, .max_bf16_ulp = 1};
+	struct plumb_compare cmp;
+	struct plumb_verdict verdict;
+	double rms;
+
+	plumb_compare_f32(&cmp, c, r, 4);
+	ck_assert_int_eq(cmp.max_bf16_ulp, 16);
+	ck_assert_double_eq(cmp.beyond[1], 0x1p-23);
+	ck_assert_double_eq(cmp.beyond[7], 0x1p-23);
+	ck_assert_int_eq(cmp.beyond_at[0].index, 3);
+	rms = sqrt(cmp.reference2 / 4);
+	ck_assert(!judge(c, r, 4, &t).pass);
+	t.bf16_noise = nextafter(0x1p-23 / rms, 1.0);
+	ck_assert(judge(c, r, 4, &t).pass);
+	t.bf16_noise = nextafter(nextafter(0x1p-23 / rms, 0.0), 0.0);
+	verdict = judge(c, r, 4, &t);
+	ck_assert(!verdict.pass);
+	ck_assert_ptr_nonnull(strstr(verdict.text, "error beyond the bound in bf16 ulp"));
+	ck_assert_ptr_nonnull(strstr(verdict.text, "at element 3"));
+	/* an element within the bound needs no allowance, and of two beyond it the larger error counts */
+	{
+		const float r2[3] = {1.0f, 0x1p-20f, 0x1p-20f}, c2[3] = {1.0078125f, 0x1.2p-20f, 0x1.1p-20f};
+		plumb_compare_f32(&cmp, c2, r2, 3);
+		ck_assert_double_eq(cmp.beyond[0], 0x1p-7);
+		ck_assert_double_eq(cmp.beyond[1], 0x1p-23);
+		ck_assert_int_eq(cmp.beyond_at[1].index, 1);
+		t.bf16_noise = 1e-5;
+		ck_assert(judge(c2, r2, 3, &t).pass);
+	}
+	/* allowances that are none */
+	for (int i = 0; i < 4; i++) {
+		t.bf16_noise = (double[]){(double)NAN, (double)INFINITY, -1.0, 0.0}[i];
+		ck_assert(!judge(c, r, 4, &t).pass);
+	}
+	t.bf16_noise = 1.0;
+	t.max_bf16_ulp = PLUMB_BF16_STEPS; /* not kept */
+	ck_assert(!judge(c, r, 4, &t).pass);
+	t.max_bf16_ulp = -1;
+	ck_assert(!judge(c, r, 4, &t).pass);
+}
+END_TEST
+
+/* The noise allowance is no hiding place: a thousandth of the tensor's size gone must fail the local view. */
+START_TEST(test_small_element_zeroed)
+{
+	static float c[N], r[N];
+	struct plumb_tolerances *file;
+	struct plumb_error err;
+
+	ck_assert_msg(plumb_tolerances_read(NULL, &file, &err) == PLUMB_OK, "%s", err.text);
+	for (int policy = 0; policy < 2; policy++) {
+		make_reference(r, (enum plumb_policy)policy, 3);
+		r[9] = 0x1p-10f;
+		same(c, r);
+		c[9] = 0.0f;
+		ck_assert(!judge(c, r, N,
+		        &plumb_tolerances_find(
+		                file, PLUMB_VIEW_LOCAL, (enum plumb_policy)policy, "fp32/layer00/gdn/output")
+		                 ->tolerance)
+		                   .pass);
+	}
+	plumb_tolerances_free(file);
+}
+END_TEST
+
 START_TEST(test_threshold_fractions)
 {
 	float c[100], r[100];
@@ -591,6 +661,9 @@ static void ck_same(const struct plumb_compare *a, const struct plumb_compare *b
 	ck_assert_int_eq(a->max_bf16_ulp, b->max_bf16_ulp);
 	ck_assert_mem_eq(a->ulp_bucket, b->ulp_bucket, sizeof a->ulp_bucket);
 	ck_assert_mem_eq(&a->max_abs, &b->max_abs, sizeof a->max_abs);
+	ck_assert_mem_eq(a->beyond, b->beyond, sizeof a->beyond);
+	for (int k = 0; k < PLUMB_BF16_STEPS; k++)
+		ck_same_at(&a->beyond_at[k], &b->beyond_at[k]);
 	ck_assert_mem_eq(&a->error2, &b->error2, 5 * sizeof(double));
 	ck_assert_int_eq(a->finite, b->finite);
 	ck_assert_mem_eq(&a->in_candidate, &b->in_candidate, 2 * sizeof a->in_candidate);
@@ -844,183 +917,10 @@ START_TEST(test_integers)
 }
 END_TEST
 
-/* ---- selections ---- */
-
-static enum plumb_choice choose(const float *score, int64_t n, int64_t k, const int32_t *chosen, const int32_t *golden,
-        double bound, struct plumb_selection *out)
-{
-	int status = plumb_compare_topk(score, n, k, chosen, k, golden, k, bound, out);
-
-	ck_assert_int_eq(status, out->choice == PLUMB_CHOICE_WRONG ? PLUMB_MISMATCH : PLUMB_OK);
-	ck_assert_int_gt(strlen(out->text), 0);
-	return out->choice;
-}
-
-START_TEST(test_topk)
-{
-	const float score[6] = {5.0f, 4.0f, 3.0f, 3.0f, 2.5f, 1.0f};
-	struct plumb_selection s;
-
-	ck_assert_int_eq(choose(score, 6, 3, (int32_t[]){2, 0, 1}, (int32_t[]){0, 1, 2}, 0.0, &s), PLUMB_CHOICE_EQUAL);
-	ck_assert_int_eq(s.tied, 2); /* the cut runs through the two threes */
-	ck_assert_int_eq(choose(score, 6, 3, (int32_t[]){0, 1, 3}, (int32_t[]){0, 1, 2}, 0.0, &s), PLUMB_CHOICE_TIE);
-	ck_assert_int_eq(s.differ, 2);
-	ck_assert(s.cut == 3.0f);
-	ck_assert_int_eq(choose(score, 6, 3, (int32_t[]){0, 1, 4}, (int32_t[]){0, 1, 2}, 0.5, &s), PLUMB_CHOICE_MARGIN);
-	ck_assert_double_eq(s.margin, 0.5);
-	ck_assert_int_eq(s.element, 4);
-	ck_assert_int_eq(choose(score, 6, 3, (int32_t[]){0, 1, 4}, (int32_t[]){0, 1, 2}, nextafter(0.5, 0.0), &s),
-	        PLUMB_CHOICE_WRONG);
-	ck_assert_int_eq(s.element, 4);
-	/* the largest margin is kept, whichever comes first */
-	ck_assert_int_eq(choose(score, 6, 3, (int32_t[]){0, 5, 4}, (int32_t[]){0, 1, 2}, 2.0, &s), PLUMB_CHOICE_MARGIN);
-	ck_assert_double_eq(s.margin, 2.0);
-	ck_assert_int_eq(s.element, 5);
-	/* an element far above the cut left out: the one that took its place is at the cut, the missing one is not */
-	ck_assert_int_eq(choose(score, 6, 3, (int32_t[]){1, 2, 3}, (int32_t[]){0, 1, 2}, 0.5, &s), PLUMB_CHOICE_WRONG);
-	ck_assert_int_eq(s.element, 0);
-	ck_assert_int_eq(
-	        choose(score, 6, 4, (int32_t[]){0, 1, 2, 3}, (int32_t[]){3, 2, 1, 0}, 0.0, &s), PLUMB_CHOICE_EQUAL);
-	ck_assert_int_eq(s.tied, 0); /* the cut is behind both threes */
-	ck_assert_int_eq(choose(score, 6, 6, (int32_t[]){0, 1, 2, 3, 4, 5}, (int32_t[]){5, 4, 3, 2, 1, 0}, 0.0, &s),
-	        PLUMB_CHOICE_EQUAL);
-	/* bounds that are none */
-	ck_assert_int_eq(
-	        choose(score, 6, 3, (int32_t[]){0, 1, 4}, (int32_t[]){0, 1, 2}, (double)NAN, &s), PLUMB_CHOICE_WRONG);
-	ck_assert_int_eq(choose(score, 6, 3, (int32_t[]){0, 1, 4}, (int32_t[]){0, 1, 2}, -1.0, &s), PLUMB_CHOICE_WRONG);
-	ck_assert_int_eq(
-	        choose(score, 6, 3, (int32_t[]){0, 1, 3}, (int32_t[]){0, 1, 2}, (double)NAN, &s), PLUMB_CHOICE_TIE);
-}
-END_TEST
-
-START_TEST(test_topk_malformed)
-{
-	const float score[4] = {4.0f, 3.0f, 2.0f, 1.0f};
-	struct plumb_selection s;
-
-	ck_assert_int_eq(choose(score, 4, 2, (int32_t[]){0, 0}, (int32_t[]){0, 1}, 9.0, &s), PLUMB_CHOICE_WRONG);
-	ck_assert_str_eq(s.text, "the candidate has element 0 twice");
-	ck_assert_int_eq(choose(score, 4, 2, (int32_t[]){0, 4}, (int32_t[]){0, 1}, 9.0, &s), PLUMB_CHOICE_WRONG);
-	ck_assert_int_eq(s.element, 4);
-	ck_assert_int_eq(choose(score, 4, 2, (int32_t[]){-1, 0}, (int32_t[]){0, 1}, 9.0, &s), PLUMB_CHOICE_WRONG);
-	ck_assert_str_eq(s.text, "the candidate has element -1 in slot 0, expected 0..3");
-	ck_assert_int_eq(choose(score, 4, 2, (int32_t[]){0, 1}, (int32_t[]){1, 1}, 9.0, &s), PLUMB_CHOICE_WRONG);
-	ck_assert_str_eq(s.text, "the golden choice has element 1 twice");
-	ck_assert_int_eq(
-	        plumb_compare_topk(score, 4, 2, (int32_t[]){0}, 1, (int32_t[]){0, 1}, 2, 9.0, &s), PLUMB_MISMATCH);
-	ck_assert_str_eq(s.text, "the candidate has 1 elements, expected 2");
-	ck_assert_int_eq(plumb_compare_topk(score, 4, 2, (int32_t[]){0, 1}, 2, (int32_t[]){0, 1, 2}, 3, 9.0, &s),
-	        PLUMB_MISMATCH);
-	ck_assert_int_eq(plumb_compare_topk(score, 4, 0, NULL, 0, NULL, 0, 9.0, &s), PLUMB_MISMATCH);
-	ck_assert_int_eq(plumb_compare_topk(score, 4, 5, NULL, 5, NULL, 5, 9.0, &s), PLUMB_MISMATCH);
-	ck_assert_int_eq(plumb_compare_topk(score, 0, 1, NULL, 1, NULL, 1, 9.0, &s), PLUMB_MISMATCH);
-}
-END_TEST
-
-START_TEST(test_topk_special_scores)
-{
-	const float nan_low[4] = {NAN, 1.0f, 2.0f, NAN}, zeros_[4] = {0.0f, -0.0f, 1.0f, -1.0f};
-	const float inf[4] = {INFINITY, INFINITY, FLT_MAX, -INFINITY}, nans[3] = {NAN, -NAN, NAN};
-	struct plumb_selection s;
-
-	/* NaN ranks below every number */
-	ck_assert_int_eq(choose(nan_low, 4, 2, (int32_t[]){0, 2}, (int32_t[]){1, 2}, 1e30, &s), PLUMB_CHOICE_WRONG);
-	ck_assert_int_eq(s.element, 0);
-	ck_assert_int_eq(choose(nan_low, 4, 2, (int32_t[]){1, 2}, (int32_t[]){0, 2}, 1e30, &s), PLUMB_CHOICE_WRONG);
-	/* where the cut is among NaN they tie, and a number is above the cut whatever the bound */
-	ck_assert_int_eq(choose(nan_low, 4, 3, (int32_t[]){0, 1, 2}, (int32_t[]){1, 2, 3}, 0.0, &s), PLUMB_CHOICE_TIE);
-	ck_assert(isnan(s.cut));
-	ck_assert_int_eq(
-	        choose(nan_low, 4, 3, (int32_t[]){0, 3, 2}, (int32_t[]){1, 2, 3}, 1e30, &s), PLUMB_CHOICE_WRONG);
-	ck_assert_int_eq(choose(nans, 3, 1, (int32_t[]){0}, (int32_t[]){1}, 0.0, &s), PLUMB_CHOICE_TIE);
-	ck_assert_int_eq(choose(zeros_, 4, 2, (int32_t[]){2, 1}, (int32_t[]){2, 0}, 0.0, &s), PLUMB_CHOICE_TIE);
-	ck_assert_int_eq(choose(inf, 4, 1, (int32_t[]){1}, (int32_t[]){0}, 0.0, &s), PLUMB_CHOICE_TIE);
-	ck_assert_int_eq(
-	        choose(inf, 4, 2, (int32_t[]){0, 2}, (int32_t[]){0, 1}, (double)INFINITY, &s), PLUMB_CHOICE_WRONG);
-	ck_assert_int_eq(choose(inf, 4, 3, (int32_t[]){0, 1, 3}, (int32_t[]){0, 1, 2}, (double)INFINITY, &s),
-	        PLUMB_CHOICE_WRONG);
-}
-END_TEST
-
-START_TEST(test_order)
-{
-	const float score[6] = {3.0f, 5.0f, 3.0f, 4.0f, 3.0f, 1.0f};
-	struct plumb_selection s;
-
-#define ORDER(a, b, bound) (plumb_compare_order(score, 6, 4, (int32_t[])a, 4, (int32_t[])b, 4, bound, &s), s.choice)
-#define SLOTS(...) {__VA_ARGS__}
-	ck_assert_int_eq(ORDER(SLOTS(1, 3, 0, 2), SLOTS(1, 3, 0, 2), 0.0), PLUMB_CHOICE_EQUAL);
-	ck_assert_int_eq(ORDER(SLOTS(1, 3, 2, 0), SLOTS(1, 3, 0, 2), 0.0), PLUMB_CHOICE_TIE); /* inside the cut */
-	ck_assert_int_eq(s.differ, 2);
-	ck_assert_int_eq(ORDER(SLOTS(1, 3, 4, 0), SLOTS(1, 3, 0, 2), 0.0), PLUMB_CHOICE_TIE);   /* across the cut */
-	ck_assert_int_eq(s.differ, 2);                                                          /* slots */
-	ck_assert_int_eq(ORDER(SLOTS(3, 1, 0, 2), SLOTS(1, 3, 0, 2), 0.5), PLUMB_CHOICE_WRONG); /* the set is right */
-	ck_assert_int_eq(s.element, 3);
-	ck_assert_int_eq(ORDER(SLOTS(3, 1, 0, 2), SLOTS(1, 3, 0, 2), 1.0), PLUMB_CHOICE_MARGIN);
-	ck_assert_double_eq(s.margin, 1.0);
-	ck_assert_int_eq(ORDER(SLOTS(1, 3, 0, 5), SLOTS(1, 3, 0, 2), 0.5), PLUMB_CHOICE_WRONG);
-	ck_assert_int_eq(ORDER(SLOTS(1, 1, 0, 2), SLOTS(1, 3, 0, 2), 9.0), PLUMB_CHOICE_WRONG);
-#undef ORDER
-#undef SLOTS
-}
-END_TEST
-
-/* Against sorting: a choice by any tie rule is EQUAL or TIE at bound 0; one with scores disturbed by at most b is never
- * WRONG at 2b; one with an element swapped for a strictly worse one is WRONG at bound 0. */
-START_TEST(test_topk_random)
-{
-	enum { MAX = 40 };
-	float score[MAX], noisy[MAX];
-	int32_t golden[MAX], chosen[MAX];
-
-	state = 9000 + (uint64_t)_i;
-	for (int round = 0; round < 200; round++) {
-		int64_t n = 2 + (int64_t)(next_u64() % (MAX - 1)), k = 1 + (int64_t)(next_u64() % (uint64_t)n);
-		uint64_t levels = 1 + next_u64() % 20; /* few levels: many ties */
-		const float b = 0.25f;
-		struct plumb_selection s;
-		int32_t order[MAX];
-
-		for (int pass = 0; pass < 2; pass++) { /* golden: lower index first; chosen: from noisy, higher first */
-			for (int64_t i = 0; i < n; i++) {
-				if (pass == 0)
-					score[i] = (float)(next_u64() % levels);
-				noisy[i] = score[i] + (pass && round % 2 ? b * (float)(2.0 * uniform() - 1.0) : 0.0f);
-				order[i] = (int32_t)i;
-			}
-			for (int64_t i = 1; i < n; i++) /* insertion sort */
-				for (int64_t j = i; j > 0; j--) {
-					float here = noisy[order[j]], above = noisy[order[j - 1]];
-					int32_t swap = order[j];
-					if (!(here > above || (pass && here == above && order[j] > order[j - 1])))
-						break;
-					order[j] = order[j - 1];
-					order[j - 1] = swap;
-				}
-			memcpy(pass ? chosen : golden, order, (size_t)k * sizeof *order);
-		}
-		if (round % 2) {
-			ck_assert_int_ne(choose(score, n, k, chosen, golden, 2.0 * (double)b, &s), PLUMB_CHOICE_WRONG);
-			ck_assert_int_eq(
-			        plumb_compare_order(score, n, k, chosen, k, golden, k, 2.0 * (double)b, &s), PLUMB_OK);
-		} else {
-			ck_assert_int_le(choose(score, n, k, chosen, golden, 0.0, &s), PLUMB_CHOICE_TIE);
-			ck_assert_int_eq(plumb_compare_order(score, n, k, chosen, k, golden, k, 0.0, &s), PLUMB_OK);
-			ck_assert(s.cut == score[golden[k - 1]]);
-			if (k < n && score[order[n - 1]] < score[golden[k - 1]]) {
-				chosen[next_u64() % (uint64_t)k] = order[n - 1];
-				ck_assert_int_eq(choose(score, n, k, chosen, golden, 0.0, &s), PLUMB_CHOICE_WRONG);
-			}
-		}
-	}
-}
-END_TEST
-
 int main(void)
 {
 	Suite *suite = suite_create("compare");
-	TCase *lies = tcase_create("lies"), *bounds = tcase_create("bounds"), *figures = tcase_create("figures"),
-	      *selections = tcase_create("selections");
+	TCase *lies = tcase_create("lies"), *bounds = tcase_create("bounds"), *figures = tcase_create("figures");
 	SRunner *runner;
 	int failed;
 
@@ -1036,6 +936,8 @@ int main(void)
 	tcase_add_test(bounds, test_threshold_rel_l2);
 	tcase_add_test(bounds, test_threshold_error_and_peak);
 	tcase_add_test(bounds, test_threshold_ulp);
+	tcase_add_test(bounds, test_threshold_bf16_noise);
+	tcase_add_test(bounds, test_small_element_zeroed);
 	tcase_add_test(bounds, test_threshold_fractions);
 	tcase_add_test(bounds, test_thresholds_that_are_no_bounds);
 	suite_add_tcase(suite, bounds);
@@ -1050,13 +952,6 @@ int main(void)
 	tcase_add_loop_test(figures, test_random_bits, 0, 20);
 	tcase_add_test(figures, test_integers);
 	suite_add_tcase(suite, figures);
-	tcase_set_timeout(selections, 60);
-	tcase_add_test(selections, test_topk);
-	tcase_add_test(selections, test_topk_malformed);
-	tcase_add_test(selections, test_topk_special_scores);
-	tcase_add_test(selections, test_order);
-	tcase_add_loop_test(selections, test_topk_random, 0, 20);
-	suite_add_tcase(suite, selections);
 	runner = srunner_create(suite);
 	srunner_run_all(runner, CK_ENV);
 	failed = srunner_ntests_failed(runner);

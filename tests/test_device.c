@@ -34,6 +34,17 @@ START_TEST(opening_says_what_it_is)
 	ck_assert_ptr_eq(plumb_device_set(d), &plumb_opt_mirrored_set);
 	plumb_device_close(d);
 	plumb_device_close(NULL);
+	d = NULL;
+#ifdef PLUMB_RACE
+	d = open_simt((struct plumb_device_options){.race = true});
+	ck_assert_str_eq(plumb_device_description(d), "simt, seed 0, race check");
+	ck_assert(plumb_device_is_race(d));
+#else
+	struct plumb_device_options race = {.race = true};
+	ck_assert_int_eq(plumb_device_open(PLUMB_DEVICE_SIMT, &race, &d, &err), PLUMB_BAD_INPUT);
+	ck_assert_msg(strstr(err.text, "no race check") != NULL, "%s", err.text);
+#endif
+	plumb_device_close(d);
 }
 END_TEST
 

@@ -14,7 +14,8 @@
 #include "opt/guard.h"
 #include "tests/support/decode.h"
 
-enum { TOKENS = 24, CAPACITY = 32 };
+/* Past the QSA budget of golden/tiny (16 tokens), so that blocks are chosen. */
+enum { TOKENS = 21, CAPACITY = 32 };
 
 static struct plumb_error err;
 
@@ -118,19 +119,19 @@ START_TEST(state_changes_hands)
 		prompt[t] = decode_token(&p.model->cfg, t);
 	decode_step(p.decoder, prompt, 9);
 	decode_step(p.truth, prompt, 9);
-	for (; t < 13; t++)
+	for (; t < 12; t++)
 		step(&p, decode_token(&p.model->cfg, t), true);
-	for (; t < 16; t++) { /* not downloaded: the copied call takes it back */
+	for (; t < 14; t++) { /* not downloaded: the copied call takes it back */
 		int32_t token = decode_token(&p.model->cfg, t);
 		decode_step(p.decoder, &token, 1);
 		decode_step(p.truth, &token, 1);
 		ck_assert(decode_logits(p.decoder) == decode_logits(p.truth));
 	}
 	ck_assert(decode_state(p.decoder) == decode_state(p.truth));
-	for (; t < 19; t++)
+	for (; t < 17; t++)
 		step(&p, decode_token(&p.model->cfg, t), true);
 	same_state(&p);
-	for (; t < 21; t++)
+	for (; t < 19; t++)
 		step(&p, decode_token(&p.model->cfg, t), true);
 	/* state changed in place on the host */
 	same_state(&p);
@@ -225,7 +226,7 @@ START_TEST(refusals)
 	struct plumb_decoder *other = decode_create(p.model, plumb_device_set(p.device), p.device, &p.options);
 	struct plumb_graph *graph = NULL;
 	const float *logits;
-	int32_t next;
+	int32_t next, prompt[CAPACITY];
 
 	ck_assert_int_eq(plumb_graph_create(elsewhere, p.device, &graph, &err), PLUMB_BAD_INPUT);
 	ck_assert_msg(
@@ -237,7 +238,11 @@ START_TEST(refusals)
 		ck_assert_msg(strstr(err.text, "token 0 is -1") != NULL, "%s", err.text);
 		step(&p, decode_token(&p.model->cfg, t), true); /* nothing had run */
 	}
-	for (int t = 3; t < CAPACITY; t++)
+	for (int t = 3; t < CAPACITY - 2; t++)
+		prompt[t - 3] = decode_token(&p.model->cfg, t);
+	decode_step(p.decoder, prompt, CAPACITY - 5);
+	decode_step(p.truth, prompt, CAPACITY - 5);
+	for (int t = CAPACITY - 2; t < CAPACITY; t++)
 		step(&p, decode_token(&p.model->cfg, t), false);
 	ck_assert_int_eq(plumb_graph_step(p.graph, 1, &next, &err), PLUMB_BAD_INPUT);
 	ck_assert_msg(strstr(err.text, "pass the capacity of 32") != NULL, "%s", err.text);

@@ -30,10 +30,13 @@ static void open_devices(void)
 {
 	for (int i = 0; i < DEVICES; i++) {
 		struct plumb_device_options options = {
-			.seed = (uint64_t)i * 71, .race = i == SCHEDULES, .poison = PLUMB_POISON_NAN,
+			.seed = (uint64_t)i * 71,
+			.race = i == SCHEDULES,
+			.poison = PLUMB_POISON_NAN,
 		};
 		struct plumb_error error;
-		ck_assert_msg(plumb_device_open(PLUMB_DEVICE_SIMT, &options, &device[i], &error) == PLUMB_OK, "%s", error.text);
+		ck_assert_msg(plumb_device_open(PLUMB_DEVICE_SIMT, &options, &device[i], &error) == PLUMB_OK, "%s",
+			error.text);
 	}
 }
 
@@ -102,7 +105,20 @@ static const int32_t *ids(struct op_case *c)
 
 /* --- router: a hidden size of one and x = 1 make the gate's only column the logits --- */
 
-enum pattern { EQUAL, RISING, FALLING, TWO_LEVELS, LEVELS, STEEP, ONE_NAN, ALL_NAN, ONE_INF, SOME_LOW, ALL_LOW, PATTERNS };
+enum pattern {
+	EQUAL,
+	RISING,
+	FALLING,
+	TWO_LEVELS,
+	LEVELS,
+	STEEP,
+	ONE_NAN,
+	ALL_NAN,
+	ONE_INF,
+	SOME_LOW,
+	ALL_LOW,
+	PATTERNS
+};
 
 static float logit(enum pattern pattern, int64_t e, int64_t E, struct op_random *r)
 {
@@ -143,8 +159,8 @@ static int larger_first(const void *x, const void *y)
 	return a->key != b->key ? (a->key > b->key ? -1 : 1) : (a->index > b->index) - (a->index < b->index);
 }
 
-/* The choice by a full sort of the logits. What is so low that its probability is zero ties with its like; once a logit is NaN
- * or +Inf, or all are -Inf, so is every probability NaN. */
+/* The choice by a full sort of the logits. What is so low that its probability is zero ties with its like; once a logit
+ * is NaN or +Inf, or all are -Inf, so is every probability NaN. */
 static void expect_choice(const float *l, int64_t E, const int32_t *chosen, int A)
 {
 	struct item *item = malloc((size_t)E * sizeof *item);
@@ -188,8 +204,8 @@ START_TEST(router_ties_and_classes)
 		expect_choice(floats(c, "logits"), E, ids(c), A);
 		bool number = pattern != ONE_NAN && pattern != ALL_NAN && pattern != ONE_INF && pattern != ALL_LOW;
 		for (int k = 0; k < A; k++)
-			ck_assert_msg(isnan(floats(c, "weight")[k]) == !number, "E %d, pattern %d, weight %d is %g", (int)E,
-				pattern, k, (double)floats(c, "weight")[k]);
+			ck_assert_msg(isnan(floats(c, "weight")[k]) == !number, "E %d, pattern %d, weight %d is %g",
+				(int)E, pattern, k, (double)floats(c, "weight")[k]);
 		op_case_free(c);
 	}
 }
@@ -251,7 +267,8 @@ static void within(double value, double truth, double bound, double *worst)
 static void run_pair(struct op_case *c, struct op_result *oracle, struct op_result *twin)
 {
 	char text[OP_CASE_TEXT];
-	ck_assert_msg(op_case_run(c, "oracle", plumb_ref_oracle.op[c->op], NULL, PLUMB_POISON_NAN, oracle, text), "%s", text);
+	ck_assert_msg(
+		op_case_run(c, "oracle", plumb_ref_oracle.op[c->op], NULL, PLUMB_POISON_NAN, oracle, text), "%s", text);
 	ck_assert_msg(op_case_run(c, "twin", plumb_ref_twin.op[c->op], NULL, PLUMB_POISON_NAN, twin, text), "%s", text);
 }
 
@@ -282,8 +299,8 @@ START_TEST(router_bound)
 }
 END_TEST
 
-/* h = silu(g) * v with errors dg, dv of the sums: silu' is below 1.1; silu of math32.h is off by 0.62 ulp, which is 1.24 u;
- * product and store round once each. */
+/* h = silu(g) * v with errors dg, dv of the sums: silu' is below 1.1; silu of math32.h is off by 0.62 ulp, which
+ * is 1.24 u; product and store round once each. */
 START_TEST(gate_up_bound)
 {
 	struct shape s = bound_shapes[_i];
@@ -312,7 +329,8 @@ START_TEST(gate_up_bound)
 }
 END_TEST
 
-/* A product for each slot, A sums, the shared product and the last sum round once each: every term passes at most A + 3. */
+/* A product for each slot, A sums, the shared product and the last sum round once each: every term passes at most A
+ * + 3. */
 START_TEST(down_bound)
 {
 	struct shape s = bound_shapes[_i];
@@ -402,10 +420,12 @@ START_TEST(gate_up_witness)
 		int64_t t = i / (s.A + 1), k = i % (s.A + 1), e = k < s.A ? ids(c)[t * s.A + k] : 0;
 		gemv(&op_case_operand(c, k < s.A ? "gate" : "shared_gate")->weight[e], floats(c, "x") + t * s.D, g);
 		gemv(&op_case_operand(c, k < s.A ? "up" : "shared_up")->weight[e], floats(c, "x") + t * s.D, v);
-		const float *out = k < s.A ? floats(c, "hidden") + (t * s.A + k) * s.F : floats(c, "shared_hidden") + t * s.Fs;
+		const float *out =
+			k < s.A ? floats(c, "hidden") + (t * s.A + k) * s.F : floats(c, "shared_hidden") + t * s.Fs;
 		for (int64_t f = 0; f < (k < s.A ? s.F : s.Fs); f++) {
 			double gate = rounded(policy, g[f]);
-			witness_equal(rounded(policy, gate / (1.0 + exp(-gate))) * rounded(policy, v[f]), out[f], policy);
+			witness_equal(
+				rounded(policy, gate / (1.0 + exp(-gate))) * rounded(policy, v[f]), out[f], policy);
 		}
 	}
 	op_case_free(c);
@@ -575,11 +595,11 @@ static const struct {
 	{PLUMB_MOE_DOWN, {1, 1, 1, 1, 1}},
 	{PLUMB_MOE_ROUTER, {8200, 7, 2, 1, 1}}, /* sixteen pieces, the last ones empty */
 	{PLUMB_MOE_GATE_UP, {8200, 7, 2, 3, 2}},
-	{PLUMB_MOE_DOWN, {3, 3, 3, 4100, 8200}}, /* pieces of slots and of the shared expert differ; an odd last row */
+	{PLUMB_MOE_DOWN, {3, 3, 3, 4100, 8200}},  /* pieces of slots and of the shared expert differ; an odd last row */
 	{PLUMB_MOE_ROUTER, {1032, 30, 30, 1, 1}}, /* wide loads with a cut last group */
 	{PLUMB_MOE_GATE_UP, {1032, 6, 2, 9, 20}},
 	{PLUMB_MOE_DOWN, {5, 6, 2, 1032, 520}},
-	{PLUMB_MOE_DOWN, {16, 13, 12, 16, 16}}, /* one part more than the warps of a block */
+	{PLUMB_MOE_DOWN, {16, 13, 12, 16, 16}},  /* one part more than the warps of a block */
 	{PLUMB_MOE_GATE_UP, {24, 64, 64, 5, 3}}, /* A = E */
 	{PLUMB_MOE_DOWN, {24, 64, 64, 5, 3}},
 };
@@ -595,7 +615,8 @@ START_TEST(edge_shapes)
 }
 END_TEST
 
-/* Every barrier counts: pieces, ranks in shared memory and in scratch, several rounds of parts. Nothing here is large. */
+/* Every barrier counts: pieces, ranks in shared memory and in scratch, several rounds of parts. Nothing here is large.
+ */
 static const struct {
 	enum plumb_op op;
 	struct shape shape;
@@ -730,7 +751,8 @@ START_TEST(wrong_variants_fail)
 	if (wrong[_i].op == PLUMB_MOE_ROUTER)
 		for (int64_t e = 0; e < s.E; e++)
 			for (int64_t k = 0; k < s.D; k++)
-				set_weight(c, "gate", 0, e, k, e > 1 ? 0.0f : floats(c, "x")[k]); /* 0 and 1 tie and win */
+				set_weight(
+					c, "gate", 0, e, k, e > 1 ? 0.0f : floats(c, "x")[k]); /* 0 and 1 tie and win */
 	op_case_seal(c);
 	run_pair(c, &oracle, &twin);
 	ck_assert_msg(op_case_near(c, &oracle, &twin, "twin", text), "%s", text);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Every op of the table in every implementation, with random configs and data. What a failing line begins with replays it:
- * PLUMB_OP_CASE=moe_down:17 test_ops. PLUMB_OP_SEEDS sets how many seeds an op gets; with PLUMB_OP_RACE set all of them also
- * go through the race check. */
+/* Every op of the table in every implementation, with random configs and data. What a failing line begins with replays
+ * it: PLUMB_OP_CASE=moe_down:17 test_ops. PLUMB_OP_SEEDS sets how many seeds an op gets; with PLUMB_OP_RACE set all of
+ * them also go through the race check. */
 #include <check.h>
 #include <math.h>
 #include <stdio.h>
@@ -19,31 +19,56 @@ enum { SEEDS = 6 }; /* the sanitizers cost a factor of ten */
 #else
 enum { SEEDS = 16 };
 #endif
-enum { SCHEDULES = 3, OWN_MEMORY = 1 + SCHEDULES, RACE, DEVICES };
+#ifdef PLUMB_TEST_GPU
+enum { GPU, DEVICES };
+#else
+enum { NATURAL, SCHEDULE, SCHEDULES = 3, OWN_MEMORY = SCHEDULE + SCHEDULES, RACE, DEVICES };
 enum { RACE_SEEDS = 2 }; /* the race check costs a factor of 10 to 50 */
+#endif
 
-/* simt: in natural order; in others; with memory of its own, as a GPU has; with the race check, where the build has it. */
+/* simt: in natural order; in others; with memory of its own, as a GPU has; with the race check. Or a GPU. */
 static struct plumb_device *device[DEVICES];
 
-static void open_devices(void)
+static int open_devices(void)
 {
-	for (int i = 0; i < DEVICES; i++) {
-		struct plumb_device_options options = {
-			.seed = (uint64_t)i * 1001, .own_memory = i == OWN_MEMORY, .race = i == RACE, .poison = PLUMB_POISON_NAN,
-		};
-		struct plumb_error error;
+	struct plumb_error error;
+	int status = PLUMB_OK;
+
+	for (int i = 0; i < DEVICES && status == PLUMB_OK; i++) {
+		struct plumb_device_options options = {.seed = (uint64_t)i * 1001, .poison = PLUMB_POISON_NAN};
+#ifdef PLUMB_TEST_GPU
+		status = plumb_device_open(PLUMB_DEVICE_CUDA, &options, &device[i], &error);
+#else
+		options.own_memory = i == OWN_MEMORY;
+		options.race = i == RACE;
 #ifndef PLUMB_RACE
-		if (i == RACE)
+		if (i == RACE) /* a build with sanitizers has none */
 			continue;
 #endif
-		ck_assert_msg(plumb_device_open(PLUMB_DEVICE_SIMT, &options, &device[i], &error) == PLUMB_OK, "%s", error.text);
+		status = plumb_device_open(PLUMB_DEVICE_SIMT, &options, &device[i], &error);
+#endif
 	}
+	if (status != PLUMB_OK)
+		printf("%s%s\n", status == PLUMB_NO_DEVICE ? "SKIP test_ops_cuda: " : "test_ops: ", error.text);
+	return status;
 }
 
-static void close_devices(void)
+/* The devices of a case: each runs it once, under the poisons in turn. */
+static int choose(uint64_t seed, struct plumb_device *chosen[DEVICES + 1])
 {
-	for (int i = 0; i < DEVICES; i++)
-		plumb_device_close(device[i]);
+	int n = 0;
+#ifdef PLUMB_TEST_GPU
+	(void)seed;
+	chosen[n++] = device[GPU];
+	chosen[n++] = device[GPU];
+#else
+	chosen[n++] = device[NATURAL];
+	chosen[n++] = device[SCHEDULE + seed % SCHEDULES];
+	chosen[n++] = device[OWN_MEMORY];
+	if (device[RACE] && (seed < RACE_SEEDS || getenv("PLUMB_OP_RACE")))
+		chosen[n++] = device[RACE];
+#endif
+	return n;
 }
 
 /* One line for a failure. */
@@ -51,16 +76,17 @@ static bool passes(enum plumb_op op, uint64_t seed, double *worst)
 {
 	char text[OP_CASE_TEXT], name[64];
 	struct op_case *c = op_case_new(op, seed, NULL);
-	struct plumb_device *const chosen[] = {device[0], device[1 + seed % SCHEDULES], device[OWN_MEMORY], device[RACE]};
-	bool race = device[RACE] && (seed < RACE_SEEDS || getenv("PLUMB_OP_RACE"));
-	bool ok = op_case_check(c, NULL, chosen, race ? 4 : 3, text);
+	struct plumb_device *chosen[DEVICES + 1];
+	struct plumb_error error;
+	bool ok = op_case_check(c, NULL, chosen, choose(seed, chosen), text);
 
 	if (!ok)
 		printf("%s: %s\n", op_case_name(c, name), text);
 	*worst = c->worst > *worst ? c->worst : *worst;
 	op_case_free(c);
-	struct plumb_error error;
-	ck_assert_msg(plumb_device_forget(device[OWN_MEMORY], &error) == PLUMB_OK, "%s", error.text);
+	for (int i = 0; i < DEVICES; i++) /* the next case has other data, perhaps at the same address */
+		if (device[i])
+			ck_assert_msg(plumb_device_forget(device[i], &error) == PLUMB_OK, "%s", error.text);
 	return ok;
 }
 
@@ -241,18 +267,23 @@ END_TEST
 
 int main(void)
 {
+	int status = open_devices();
+	if (status != PLUMB_OK)
+		return status == PLUMB_NO_DEVICE ? 77 : EXIT_FAILURE;
 	Suite *suite = suite_create("ops");
 	TCase *cases = tcase_create("cases");
-	tcase_add_unchecked_fixture(cases, open_devices, close_devices);
 	tcase_set_timeout(cases, 600);
 	tcase_add_test(cases, a_seed_is_a_case);
 	tcase_add_loop_test(cases, faults_are_told, 0, (int)(sizeof faults / sizeof faults[0]));
 	tcase_add_loop_test(cases, random_cases, 0, PLUMB_OP_COUNT);
 	suite_add_tcase(suite, cases);
 	SRunner *runner = srunner_create(suite);
-	srunner_set_fork_status(runner, CK_NOFORK); /* the devices keep their stacks from case to case */
+	srunner_set_fork_status(
+		runner, CK_NOFORK); /* the devices keep their stacks from case to case; CUDA survives no fork */
 	srunner_run_all(runner, CK_NORMAL);
 	int failed = srunner_ntests_failed(runner);
 	srunner_free(runner);
+	for (int i = 0; i < DEVICES; i++)
+		plumb_device_close(device[i]);
 	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

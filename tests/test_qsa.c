@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The QSA indexer stage: the oracle against formulations of another kind (OpenBLAS products, complex rotation, a full sort),
- * the twin within its derived bound, the kernels on simt against the twin in every bit, and known-wrong variants, which must
- * not pass. */
+/* The QSA indexer stage: the oracle against formulations of another kind (OpenBLAS products, complex rotation, a full
+ * sort), the twin within its derived bound, the kernels on simt against the twin in every bit, and known-wrong
+ * variants, which must not pass. */
 #include <cblas.h>
 #include <complex.h>
 
@@ -15,7 +15,7 @@
 
 enum { CASES = RIG_SLOW ? 12 : 24, SEEDS = RIG_SLOW ? 2 : 3 };
 
-static double worst[2]; /* project, score; policy f32: largest error of the twin as a part of its bound */
+static double worst[2];		  /* project, score; policy f32: largest error of the twin as a part of its bound */
 static int64_t flipped, compared; /* policy bf16: queries of the twin that are not the oracle's */
 
 static double last(const struct rig *r, double x)
@@ -40,15 +40,15 @@ static void open_case(struct rig *r, int i, const char *what)
 
 static struct plumb_cache cache_of(struct rig *r, const char *name, int64_t rows, int64_t page_rows)
 {
-	return rig_cache(r, name, (enum plumb_format)rig_below(r, PLUMB_FORMAT_COUNT), rows, r->cfg.index_dim, page_rows,
-		(rows + page_rows - 1) / page_rows + 2);
+	return rig_cache(r, name, (enum plumb_format)rig_below(r, PLUMB_FORMAT_COUNT), rows, r->cfg.index_dim,
+		page_rows, (rows + page_rows - 1) / page_rows + 2);
 }
 
 /* --- qsa_project --- */
 
 /* Norm and rope of a head in binary64; size: what error bounds scale with; mass: sizes of x before cancellation. */
-static void witness_rotation(
-	const struct rig *r, const double *x, const double *mass, const float *w, const float *rope, double *turned, double *size)
+static void witness_rotation(const struct rig *r, const double *x, const double *mass, const float *w,
+	const float *rope, double *turned, double *size)
 {
 	int64_t n = r->cfg.index_dim, half = r->cfg.rotary_dim / 2;
 	double squares = 0;
@@ -61,7 +61,8 @@ static void witness_rotation(
 		size[i] = mass[i] * scale * fabs(1.0 + (double)w[i]);
 	}
 	for (int64_t i = 0; i < half; i++) {
-		double complex z = CMPLX(turned[i], turned[i + half]) * CMPLX((double)rope[i], (double)rope[half + i]);
+		double complex turn = rig_complex((double)rope[i], (double)rope[half + i]);
+		double complex z = turn * rig_complex(turned[i], turned[i + half]);
 		turned[i] = creal(z);
 		turned[i + half] = cimag(z);
 		size[i] = size[i + half] = size[i] + size[i + half];
@@ -84,7 +85,8 @@ static int rope_next(const struct plumb_env *env, const void *args)
 static int key_at_last(const struct plumb_env *env, const void *args)
 {
 	struct plumb_qsa_project a = *(const struct plumb_qsa_project *)args;
-	float *query = malloc((size_t)(a.T * env->cfg->index_heads * env->cfg->index_dim) * sizeof *query), *right = a.query;
+	float *query = malloc((size_t)(a.T * env->cfg->index_heads * env->cfg->index_dim) * sizeof *query),
+	      *right = a.query;
 	int status = qsa_project_twin(env, &a);
 
 	a.rope += (env->cfg->block_tokens - 1) * env->cfg->rotary_dim;
@@ -115,12 +117,17 @@ START_TEST(project)
 		r.cfg.index_heads = 1;
 	int64_t D = r.cfg.hidden, Hi = r.cfg.index_heads, Di = r.cfg.index_dim, B = r.cfg.block_tokens;
 	int64_t T = 1 + _i % 4, top = r.env.capacity - T, NB = r.env.capacity / B, page = 1 + rig_below(&r, 4);
-	int64_t p = _i % 6 == 0 ? 0 : _i % 6 == 1 ? top : _i % 6 == 2 ? B - 1 : rig_below(&r, top + 1), P = r.env.capacity + B;
+	int64_t p = _i % 6 == 0	  ? 0
+		    : _i % 6 == 1 ? top
+		    : _i % 6 == 2 ? B - 1
+				  : rig_below(&r, top + 1),
+		P = r.env.capacity + B;
 	float *rope = rig_memory(&r, (size_t)(P * r.cfg.rotary_dim) * sizeof *rope, 0);
 	float *x = rig_input(&r, T * D);
 	struct plumb_weight w = rig_weight(&r, (Hi + 1) * Di, D, 0.2f);
 	struct plumb_weight q_norm = rig_weight(&r, 1, Di, 0.2f), k_norm = rig_weight(&r, 1, Di, 0.2f);
-	struct plumb_cache raw = cache_of(&r, "raw_keys", r.env.capacity, page * B), keys = cache_of(&r, "block_keys", NB, page);
+	struct plumb_cache raw = cache_of(&r, "raw_keys", r.env.capacity, page * B),
+			   keys = cache_of(&r, "block_keys", NB, page);
 	struct plumb_qsa_project a = {T, rig_position(&r, p), x, rope, &w, &q_norm, &k_norm,
 		rig_output(&r, "query", T * Hi * Di), &raw, &keys};
 	plumb_rope_table(&r.cfg, r.env.policy, P, rope);
@@ -131,7 +138,8 @@ START_TEST(project)
 	int depth = plumb_split_depth(D, plumb_split_count(N, D));
 	double *wd = malloc((size_t)(N * D) * sizeof *wd), *xd = malloc((size_t)D * sizeof *xd);
 	double *y = calloc((size_t)N, sizeof *y), *mass = calloc((size_t)N, sizeof *mass);
-	double *query = calloc((size_t)(T * Hi * Di), sizeof *query), *query_bound = calloc((size_t)(T * Hi * Di), sizeof *query);
+	double *query = calloc((size_t)(T * Hi * Di), sizeof *query),
+	       *query_bound = calloc((size_t)(T * Hi * Di), sizeof *query);
 	double *raw_now = calloc((size_t)raw_count, sizeof *y), *raw_bound = calloc((size_t)raw_count, sizeof *y);
 	double *key_now = calloc((size_t)key_count, sizeof *y), *key_bound = calloc((size_t)key_count, sizeof *y);
 	double *mean = calloc((size_t)Di, sizeof *mean), *mean_mass = calloc((size_t)Di, sizeof *mean);
@@ -139,11 +147,12 @@ START_TEST(project)
 	float *norm = malloc((size_t)Di * sizeof *norm), *row = malloc((size_t)(D > Di ? D : Di) * sizeof *row);
 
 	for (int who = 0; who < 2; who++) { /* oracle, twin */
-		/* relative to the masses: the projection; half the depth of the mean of squares and 8 roundings of norm and rope;
-		 * bf16: four rounded values before the last, of the block key five */
+		/* relative to the masses: the projection; half the depth of the mean of squares and 8 roundings of norm
+		 * and rope; bf16: four rounded values before the last, of the block key five */
 		bool bf16 = r.env.policy == PLUMB_POLICY_BF16;
 		double sum = who ? rig_gamma(depth) : 0x1p-40;
-		double share = who ? 2 * sum + (plumb_strided_depth(Di, PLUMB_HEAD_LANES) / 2.0 + 8) * 0x1p-24 : 0x1p-38;
+		double share =
+			who ? 2 * sum + (plumb_strided_depth(Di, PLUMB_HEAD_LANES) / 2.0 + 8) * 0x1p-24 : 0x1p-38;
 		share += bf16 ? 5.2 * 0x1p-8 : 0;
 		const unsigned char *result = who ? twin : oracle;
 		for (int64_t i = 0; i < raw_count; i++)
@@ -167,10 +176,12 @@ START_TEST(project)
 			for (int64_t h = 0; h < Hi; h++) {
 				int64_t at = (t * Hi + h) * Di;
 				witness_rotation(&r, y + h * Di, mass + h * Di, norm, turn, query + at, size);
-				for (int64_t i = 0; i < Di; i++) /* the norm itself moves by the error of its largest element */
+				for (int64_t i = 0; i < Di;
+					i++) /* the norm itself moves by the error of its largest element */
 					query_bound[at + i] = share * 2 * size[i] + last(&r, query[at + i]);
 				for (int64_t i = 0; i < Di; i++)
-					for (int64_t j = 0; j < Di && Di < 8; j++) /* few dims: cancellation shifts the norm */
+					for (int64_t j = 0; j < Di && Di < 8;
+						j++) /* few dims: cancellation shifts the norm */
 						query_bound[at + i] += share * size[j] * fabs(query[at + i]) * 2;
 			}
 			int64_t physical = raw.page[(p + t) / (page * B)] * page * B + (p + t) % (page * B);
@@ -187,18 +198,21 @@ START_TEST(project)
 			for (int64_t i = 0; i < Di; i++) {
 				mean[i] = mean_mass[i] = 0;
 				for (int64_t j = 0; j < B; j++) {
-					int64_t from = raw.page[(b * B + j) / (page * B)] * page * B + (b * B + j) % (page * B);
+					int64_t from = raw.page[(b * B + j) / (page * B)] * page * B +
+						       (b * B + j) % (page * B);
 					double k = rig_value((int)raw.format, result, from * Di + i);
 					mean[i] += k / (double)B;
 					mean_mass[i] += fabs(k) / (double)B;
 				}
 			}
 			plumb_weight_row(&k_norm, 0, 0, Di, norm);
-			witness_rotation(&r, mean, mean_mass, norm, rope + b * B * r.cfg.rotary_dim, key_now + key * Di, size);
+			witness_rotation(
+				&r, mean, mean_mass, norm, rope + b * B * r.cfg.rotary_dim, key_now + key * Di, size);
 			double pooled = share + (double)(B + 1) * (who ? 0x1p-24 : 0);
 			for (int64_t i = 0; i < Di; i++) {
 				double k = key_now[key * Di + i];
-				key_bound[key * Di + i] = pooled * 2 * size[i] + last(&r, k) + stored(keys.format, k) * 1.1;
+				key_bound[key * Di + i] =
+					pooled * 2 * size[i] + last(&r, k) + stored(keys.format, k) * 1.1;
 				for (int64_t j = 0; j < Di && Di < 8; j++)
 					key_bound[key * Di + i] += pooled * size[j] * fabs(k) * 2;
 			}
@@ -296,7 +310,8 @@ START_TEST(scores)
 		r.cfg.block_tokens = 4;
 		r.env.capacity = 4 * 300 + 2;
 	}
-	int64_t Hi = r.cfg.index_heads, Di = r.cfg.index_dim, B = r.cfg.block_tokens, NB = r.env.capacity / B, T = 1 + _i % 3;
+	int64_t Hi = r.cfg.index_heads, Di = r.cfg.index_dim, B = r.cfg.block_tokens, NB = r.env.capacity / B,
+		T = 1 + _i % 3;
 	int64_t top = r.env.capacity - T, page = 1 + rig_below(&r, 4);
 	int64_t p = _i % 5 == 0 ? 0 : _i % 5 == 1 ? top : _i % 5 == 2 ? B - 1 : rig_below(&r, top + 1);
 	float *q = rig_input(&r, T * Hi * Di);
@@ -326,8 +341,8 @@ START_TEST(scores)
 			for (int64_t i = 0; i < Hi * Di; i++)
 				qd[i] = absolute ? fabs((double)q[t * Hi * Di + i]) : (double)q[t * Hi * Di + i];
 			if (nb > 0)
-				cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)Hi, (int)nb, (int)Di, 1.0, qd, (int)Di,
-					kd, (int)Di, 0.0, absolute ? mass : dot, (int)NB);
+				cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)Hi, (int)nb, (int)Di, 1.0, qd,
+					(int)Di, kd, (int)Di, 0.0, absolute ? mass : dot, (int)NB);
 		}
 		for (int64_t b = 0; b < NB; b++) {
 			double sum = 0, masses = 0;
@@ -393,7 +408,8 @@ START_TEST(score_full_size)
 	r.cfg.block_tokens = 4;
 	r.env.capacity = 262144;
 	struct plumb_cache keys = rig_cache(&r, "block_keys", PLUMB_BF16, 65536, 128, 16, 50);
-	struct plumb_qsa_score a = {1, rig_position(&r, positions[_i]), rig_input(&r, 4 * 128), &keys, rig_output(&r, "score", 65536)};
+	struct plumb_qsa_score a = {
+		1, rig_position(&r, positions[_i]), rig_input(&r, 4 * 128), &keys, rig_output(&r, "score", 65536)};
 	free(rig_agree(&r, qsa_score_twin, qsa_score_opt, &a, 1));
 	rig_close(&r);
 }
@@ -405,7 +421,8 @@ enum select_class { RANDOM, FEW_VALUES, ZEROS, CONSTANT, ASCENDING, DESCENDING, 
 
 static float select_value(struct rig *r, enum select_class class, int64_t b, int64_t n)
 {
-	static const float special[] = {NAN, -NAN, INFINITY, -INFINITY, 0.0f, -0.0f, 0x1p-149f, -0x1p-149f, 1.0f, 0x1p127f, -0x1p127f};
+	static const float special[] = {
+		NAN, -NAN, INFINITY, -INFINITY, 0.0f, -0.0f, 0x1p-149f, -0x1p-149f, 1.0f, 0x1p127f, -0x1p127f};
 	switch (class) {
 	case RANDOM:
 		return rig_normal(r);
@@ -433,7 +450,7 @@ struct ranked {
 	int32_t index;
 };
 
-/* Another formulation than the twin's: a key that orders NaN, the numbers and -0 = +0 as integers, stable merge sort. */
+/* Another formulation than the twin's: NaN, the numbers and -0 = +0 ordered as integers, a stable merge sort. */
 static int64_t rank_of(float x)
 {
 	return isnan(x) ? INT64_MIN : plumb_f32_ordinal(x);
@@ -522,8 +539,8 @@ static void check_select(struct rig *r, const struct plumb_qsa_select *a, int se
 	for (int64_t t = 0; t < a->T; t++) {
 		witness_select(a->score + t * NB, (*a->position + t + 1) / B, N, block, &count);
 		ck_assert_int_eq(count, a->count[t]);
-		ck_assert_msg(memcmp(block, a->block + t * N, (size_t)N * sizeof *block) == 0, "%s: row %lld is not that of a full sort",
-			r->replay, (long long)t);
+		ck_assert_msg(memcmp(block, a->block + t * N, (size_t)N * sizeof *block) == 0,
+			"%s: row %lld is not that of a full sort", r->replay, (long long)t);
 	}
 	if (wrong_too) {
 		rig_differs(r, select_higher_index, a, want, "higher index first");
@@ -538,18 +555,20 @@ static void check_select(struct rig *r, const struct plumb_qsa_select *a, int se
 /* Small budgets, every class, nb around the budget, several rows. */
 START_TEST(select_small)
 {
-	for (int class = 0; class < CLASSES; class++) {
+	for (int class = 0; class < CLASSES; class ++) {
 		struct rig r;
 		open_case(&r, _i * CLASSES + class, "qsa_select");
 		int64_t B = r.cfg.block_tokens, N = r.cfg.block_budget, NB = r.env.capacity / B, T = 1 + _i % 3;
 		int64_t edges[] = {0, N - 1, N, N + 1, NB}, nb = edges[_i % 5];
 		int64_t p = nb > 0 ? nb * B - 1 : 0, top = r.env.capacity - T;
 		float *score = rig_input(&r, T * NB);
-		struct plumb_qsa_select a = {T, rig_position(&r, p > top ? top : p), score, rig_output_i32(&r, "block", T * N),
-			rig_output_i32(&r, "count", T)};
+		struct plumb_qsa_select a = {T, rig_position(&r, p > top ? top : p), score,
+			rig_output_i32(&r, "block", T * N), rig_output_i32(&r, "count", T)};
 		for (int64_t i = 0; i < T * NB; i++) /* what is not complete is bait: NaN, or the best of all */
-			score[i] = i % NB < (*a.position + i / NB + 1) / B ? select_value(&r, (enum select_class)class, i % NB, NB)
-									 : i % 2 ? NAN : INFINITY;
+			score[i] = i % NB < (*a.position + i / NB + 1) / B
+					   ? select_value(&r, (enum select_class) class, i % NB, NB)
+				   : i % 2 ? NAN
+					   : INFINITY;
 		check_select(&r, &a, 2, false);
 		rig_close(&r);
 	}
@@ -571,7 +590,8 @@ START_TEST(select_full_size)
 	r.env.capacity = p < 4096 ? 4096 : 262144;
 	int64_t NB = r.env.capacity / 4, n = (p + 1) / 4;
 	float *score = rig_memory(&r, (size_t)NB * sizeof *score, 4 * (size_t)(_i % 2));
-	struct plumb_qsa_select a = {1, rig_position(&r, p), score, rig_output_i32(&r, "block", 512), rig_output_i32(&r, "count", 1)};
+	struct plumb_qsa_select a = {
+		1, rig_position(&r, p), score, rig_output_i32(&r, "block", 512), rig_output_i32(&r, "count", 1)};
 	for (int64_t b = 0; b < NB; b++)
 		score[b] = b < n ? select_value(&r, class, b, n) : INFINITY;
 	check_select(&r, &a, p == 262143 && class < 4 ? 4 : 1, class == ZEROS && p == 131071);
@@ -623,7 +643,8 @@ int main(void)
 	srunner_set_fork_status(runner, CK_NOFORK);
 	srunner_run_all(runner, CK_NORMAL);
 	failed = srunner_ntests_failed(runner);
-	printf("qsa: largest error of the twin as a part of its bound, f32: project %.3f, score %.3f\n", worst[0], worst[1]);
+	printf("qsa: largest error of the twin as a part of its bound, f32: project %.3f, score %.3f\n", worst[0],
+		worst[1]);
 	printf("qsa: bf16 queries that round another way than the oracle's: %lld of %lld\n", (long long)flipped,
 		(long long)compared);
 	srunner_free(runner);

@@ -48,7 +48,7 @@ START_TEST(test_shipped)
 	ck_assert(f32_local->set & PLUMB_BOUND_REL_L2 && f32_local->max_rel_l2 == 1e-6);
 	ck_assert(f32_far->set & PLUMB_BOUND_REL_L2 && f32_far->max_rel_l2 == 1e-5);
 	ck_assert(bf16_local->set == (PLUMB_BOUND_EQUAL | PLUMB_BOUND_BF16_ULP));
-	ck_assert(bf16_local->min_equal == 0.99 && bf16_local->max_bf16_ulp == 1);
+	ck_assert(bf16_local->min_equal == 0.99 && bf16_local->max_bf16_ulp == 1 && bf16_local->bf16_noise == 8e-6);
 	ck_assert(bf16_far->set & PLUMB_BOUND_REL_L2 && bf16_far->max_rel_l2 == 2.5e-2);
 	for (int i = 0; i < count; i++)
 		ck_assert_int_gt(strlen(rule[i].reason), 10);
@@ -184,6 +184,11 @@ static const struct {
         {RULE(WHERE ",\"max_ulp\":-1," WHY), "rules[4].max_ulp"},
         {RULE(WHERE ",\"max_ulp\":0.5," WHY), "rules[4].max_ulp"},
         {RULE(WHERE ",\"max_bf16_ulp\":129," WHY), "rules[4].max_bf16_ulp"},
+        {RULE(WHERE ",\"max_bf16_ulp\":8,\"bf16_noise\":1e-6," WHY),
+                "rules[4].bf16_noise: needs a max_bf16_ulp of 0..7"},
+        {RULE(WHERE ",\"exact\":true,\"bf16_noise\":1e-6," WHY), "rules[4].bf16_noise: needs a max_bf16_ulp of 0..7"},
+        {RULE(WHERE ",\"max_bf16_ulp\":1,\"bf16_noise\":0," WHY), "rules[4].bf16_noise"},
+        {RULE(WHERE ",\"max_bf16_ulp\":1,\"bf16_noise\":2e-3," WHY), "rules[4].bf16_noise"},
         {RULE(WHERE ",\"exact\":true,\"min_equal\":1.01," WHY), "rules[4].min_equal"},
         {RULE(WHERE ",\"exact\":true,\"min_equal\":0," WHY), "rules[4].min_equal"},
         {RULE(WHERE ",\"exact\":true,\"min_near\":0.5," WHY), "min_near and near_ulp_log2 need one another"},

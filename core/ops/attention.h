@@ -33,7 +33,8 @@ struct plumb_attn_in_proj {
  *              key, value caches (P, Hkv*Dh), traces q_normed (T, Hq, Dh), k_normed (T, Hkv, Dh).
  * Layout       rope row p: Dr/2 cosines, then Dr/2 sines, already rounded by the policy. Caches are paged.
  * Units        angle = fp32(p * inv_freq_i); eps is rms_norm_eps; Norm is (x*r)*(1+w).
- * Numerics     mean of squares strided(128) over Dh. NaN carried. Cache rows are rounded to the cache's format.
+ * Numerics     mean of squares strided(128) over Dh, divided by Dh; r = 1/sqrtf(mean + eps); norm and rope elementwise
+ *              as written. NaN carried. Cache rows are rounded to the cache's format.
  * Determinism  bit-exact on every device. No other cache row changes.
  * Errors       none; position + T <= P is the decoder's to keep. Traces may be NULL.
  * Source       model-spec 2.1, 2.5, 2.7. */
@@ -59,9 +60,10 @@ struct plumb_attn_qk_rope {
  * Shapes       q (T, Hq, Dh), caches (P, Hkv*Dh), block (T, N), count (T), position (1), o (T, Hq, Dh).
  * Layout       block: ascending block indices, count[t] of them, the rest -1. Caches are paged.
  * Units        positions and blocks, 0-based.
- * Numerics     j runs over A(p) ascending, index i in that list. q.k strided(256) over Dh; maximum; e_i = exp(s - max);
- *              L = strided(256) sum of e_i over i; P_i = e_i / L; o: chunks of PLUMB_ATTN_CHUNK list entries, each
- *              serial by fmaf, chunks summed left to right. NaN carried (a NaN score makes the whole head NaN).
+ * Numerics     j runs over A(p) ascending, index i in that list. q.k strided(256) over Dh; the maximum is exact, in any
+ *              order; e_i = exp(s_i - max); L = strided(256) sum of e_i over i; P_i = rne(e_i / L); o: chunks of
+ *              PLUMB_ATTN_CHUNK list entries, each serial by fmaf from +0; to the first chunk's sum the others are
+ *              added left to right; one rne. NaN carried (a NaN score makes the whole head NaN).
  * Determinism  bit-exact on every device; cache rows outside A(p) are not read.
  * Errors       none. A(p) is never empty: p is in the tail, or its own block is complete and N >= 1 blocks are taken.
  * Source       model-spec 2.7, 2.8 (A(p)). */

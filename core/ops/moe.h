@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Contracts of the mixture-of-experts stage. Letters: core/config.h. Orders: core/order.h. rne: the policy's rounding. */
+/* Contracts of the mixture-of-experts stage. Letters: core/config.h. Orders: core/order.h. rne: the policy's
+ * rounding. */
 #ifndef PLUMB_CORE_OPS_MOE_H
 #define PLUMB_CORE_OPS_MOE_H
 
@@ -9,7 +10,8 @@
 /* Computes     logits = rne(gate . x); prob = softmax(logits); expert = top A of prob in rank order;
  *              weight = rne(prob / sum of the A chosen) or, norm_topk_prob false, rne(prob);
  *              shared_weight = rne(sigmoid(rne(shared_gate . x))).
- * Shapes       x (T, D), gate (E, D), shared_gate (1, D), logits (T, E), expert (T, A), weight (T, A), shared_weight (T).
+ * Shapes       x (T, D), gate (E, D), shared_gate (1, D), logits (T, E), expert (T, A), weight (T, A),
+ *              shared_weight (T).
  * Layout       row-major; slot k of expert and weight is rank k.
  * Units        expert ids.
  * Numerics     rows split(S, 256) with rows E + 1, gate and shared gate together; softmax of the stored logits in
@@ -17,8 +19,8 @@
  *              strided(256); prob = e / sum; top A by prob: larger first, then lower index, NaN below every number
  *              (--ties torch, oracle only: as torch.topk on the CPU); sum of the chosen serial in slot order.
  * Determinism  bit-exact on every device.
- * Errors       a NaN logit, one of +Inf, or all of -Inf make every prob and so every weight of the token NaN; its expert
- *              ids are then 0..A-1: always distinct and in range.
+ * Errors       a NaN logit, one of +Inf, or all of -Inf make every prob and so every weight of the token NaN; its
+ *              expert ids are then 0..A-1: always distinct and in range.
  * Source       model-spec 2.9, 2.12. */
 struct plumb_moe_router {
 	int64_t T;

@@ -25,8 +25,8 @@ static int rank_order(const void *x, const void *y)
 }
 
 /* Choice and weights of one token. item, e: scratch (E). */
-static void route(const struct plumb_env *env, const float *logits, struct ranked *item, float *e, int32_t *expert,
-	float *weight)
+static void route(
+	const struct plumb_env *env, const float *logits, struct ranked *item, float *e, int32_t *expert, float *weight)
 {
 	int64_t E = env->cfg->experts;
 	int A = env->cfg->experts_per_token;

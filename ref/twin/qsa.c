@@ -10,8 +10,8 @@
 #include "ref/twin/twin.h"
 
 /* The key of block b from its raw keys; w (Di); row, mean, normed: scratch (Di). */
-static void block_key(const struct plumb_env *env, const struct plumb_qsa_project *a, int64_t b, const float *w, float *row,
-	float *mean, float *normed)
+static void block_key(const struct plumb_env *env, const struct plumb_qsa_project *a, int64_t b, const float *w,
+	float *row, float *mean, float *normed)
 {
 	int64_t B = env->cfg->block_tokens, Di = env->cfg->index_dim;
 
@@ -33,7 +33,7 @@ int qsa_project_twin(const struct plumb_env *env, const void *args)
 	const struct plumb_qsa_project *a = args;
 	int64_t Hi = env->cfg->index_heads, Di = env->cfg->index_dim, B = env->cfg->block_tokens, N = (Hi + 1) * Di;
 	float *q_norm = twin_matrix(env, a->q_norm), *k_norm = twin_matrix(env, a->k_norm);
-	float *y = twin_scratch(env, a->T * N);   /* (T, Hi + 1, Di) */
+	float *y = twin_scratch(env, a->T * N); /* (T, Hi + 1, Di) */
 	float *scratch = twin_scratch(env, 3 * Di);
 	int status = q_norm && k_norm && y && scratch ? PLUMB_OK : PLUMB_BAD_INPUT;
 

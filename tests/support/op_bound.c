@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* How near the twin must be to the oracle, for random data of any op. Coarse on purpose: the stage tests hold the derived
- * bounds of each op; here a wrong term, factor, row or mask must show in every op, present and future. */
+/* How near the twin must be to the oracle, for random data of any op. Coarse on purpose: the stage tests hold the
+ * derived bounds of each op; here a wrong term, factor, row or mask must show in every op, present and future. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,10 +13,10 @@ struct bound {
 	double rel_l2, peak; /* ||error|| / ||oracle||; largest error / rms of the oracle */
 };
 
-/* f32: the longest sum here has 8192 terms, depth 43: gamma is 2.6e-6 of the sum of magnitudes, which is some times the rms of
- * the outputs, more where an output of one element cancels; 5000 cases showed 3.5e-6. bf16: a value near a rounding boundary
- * goes the other way, 2^-8 of itself (peak: of a value up to four rms high, carried through a product or two); it is rare, so
- * the norm sees little of it. */
+/* f32: the longest sum here has 8192 terms, depth 43: gamma is 2.6e-6 of the sum of magnitudes, which is some times the
+ * rms of the outputs, more where an output of one element cancels; 5000 cases showed 3.5e-6. bf16: a value near a
+ * rounding boundary goes the other way, 2^-8 of itself (peak: of a value up to four rms high, carried through a product
+ * or two); it is rare, so the norm sees little of it. */
 static struct bound bound_of(enum plumb_op op, enum plumb_policy policy)
 {
 	bool bf16 = policy == PLUMB_POLICY_BF16;
@@ -35,12 +35,16 @@ static double largest(double a, double b)
 }
 
 /* Part of a row (or all) of an operand against the oracle's. */
-static bool near_rows(struct op_case *c, const struct op_operand *o, const float *oracle, const float *value, int64_t count,
-	struct bound b, const char *what, char text[OP_CASE_TEXT])
+static bool near_rows(struct op_case *c, const struct op_operand *o, const float *oracle, const float *value,
+	int64_t count, struct bound b, const char *what, char text[OP_CASE_TEXT])
 {
 	struct plumb_tolerance tolerance = {
-		.set = PLUMB_BOUND_REL_L2 | PLUMB_BOUND_PEAK, .max_rel_l2 = b.rel_l2, .max_peak = b.peak,
-		.allow_zero = true, .allow_constant = true, .allow_nan = true,
+		.set = PLUMB_BOUND_REL_L2 | PLUMB_BOUND_PEAK,
+		.max_rel_l2 = b.rel_l2,
+		.max_peak = b.peak,
+		.allow_zero = true,
+		.allow_constant = true,
+		.allow_nan = true,
 	};
 	struct plumb_compare cmp;
 	struct plumb_verdict verdict;
@@ -54,23 +58,30 @@ static bool near_rows(struct op_case *c, const struct op_operand *o, const float
 	return verdict.pass;
 }
 
+static const float *values(const struct op_result *r, int operand)
+{
+	return (const float *)(const void *)r->bytes[operand];
+}
+
 /* The experts of a token may differ where rounding explains it; its weights are then others. */
-static bool router_near(struct op_case *c, const struct op_result *oracle, const struct op_result *result, struct bound b,
-	const char *what, char text[OP_CASE_TEXT])
+static bool router_near(struct op_case *c, const struct op_result *oracle, const struct op_result *result,
+	struct bound b, const char *what, char text[OP_CASE_TEXT])
 {
 	enum { LOGITS = 3, EXPERT, WEIGHT };
 	int64_t E = c->cfg.experts, A = c->cfg.experts_per_token;
-	const float *l = (const float *)(void *)oracle->bytes[LOGITS], *m = (const float *)(void *)result->bytes[LOGITS];
-	const int32_t *e = (const int32_t *)(void *)oracle->bytes[EXPERT], *f = (const int32_t *)(void *)result->bytes[EXPERT];
-	const float *w = (const float *)(void *)oracle->bytes[WEIGHT], *v = (const float *)(void *)result->bytes[WEIGHT];
+	const float *l = values(oracle, LOGITS), *m = values(result, LOGITS);
+	const float *w = values(oracle, WEIGHT), *v = values(result, WEIGHT);
+	const int32_t *e = (const int32_t *)(const void *)oracle->bytes[EXPERT];
+	const int32_t *f = (const int32_t *)(const void *)result->bytes[EXPERT];
 
 	for (int64_t t = 0; t < c->T; t++) {
 		struct plumb_selection s;
 		double error = 0.0;
 		for (int64_t i = t * E; i < (t + 1) * E; i++)
 			error = largest(error, fabs((double)l[i] - (double)m[i]));
-		/* equal probabilities come from logits an ulp of the probability apart: 2^-23, and as much for each exp */
-		if (plumb_compare_order(l + t * E, E, A, f + t * A, A, e + t * A, A, 2.0 * error + 0x1p-21, &s) != PLUMB_OK) {
+		/* two probabilities are equal up to an ulp when the logits are 2^-23 apart; twice that for each exp */
+		double bound = 2.0 * error + 0x1p-21;
+		if (plumb_compare_order(l + t * E, E, A, f + t * A, A, e + t * A, A, bound, &s) != PLUMB_OK) {
 			snprintf(text, OP_CASE_TEXT, "%s: expert of row %lld: %.255s", what, (long long)t, s.text);
 			return false;
 		}
@@ -88,7 +99,8 @@ bool op_case_near(struct op_case *c, const struct op_result *oracle, const struc
 
 	for (int i = 0; i < c->operands; i++) {
 		const struct op_operand *o = &c->operand[i];
-		bool routed = c->op == PLUMB_MOE_ROUTER && (strcmp(o->info->name, "expert") == 0 || strcmp(o->info->name, "weight") == 0);
+		const char *name = o->info->name;
+		bool routed = c->op == PLUMB_MOE_ROUTER && (!strcmp(name, "expert") || !strcmp(name, "weight"));
 		if (!oracle->bytes[i] || o->memory.bytes == 0 || routed)
 			continue;
 		if (o->info->kind == PLUMB_KIND_I32 || o->info->kind == PLUMB_KIND_I64) {

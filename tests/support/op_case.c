@@ -101,8 +101,10 @@ static void make_cache(struct op_case *c, struct op_operand *o, int64_t page_tok
 	int32_t *page;
 
 	o->cache = (struct plumb_cache){
-		.format = c->env.policy == PLUMB_POLICY_BF16 ? PLUMB_BF16 : PLUMB_F32, .page_rows = (int32_t)page_rows,
-		.width = (int32_t)o->dim[1], .rows = rows,
+		.format = c->env.policy == PLUMB_POLICY_BF16 ? PLUMB_BF16 : PLUMB_F32,
+		.page_rows = (int32_t)page_rows,
+		.width = (int32_t)o->dim[1],
+		.rows = rows,
 	};
 	memory_make(&o->memory, (size_t)rows * plumb_format_row_bytes(o->cache.format, o->cache.width));
 	memory_make(&o->page, (size_t)pages * sizeof *page);
@@ -117,7 +119,8 @@ static void make_cache(struct op_case *c, struct op_operand *o, int64_t page_tok
 	}
 }
 
-static void make_operand(struct op_case *c, struct op_operand *o, const struct op_case_options *options, int64_t page_tokens)
+static void make_operand(
+	struct op_case *c, struct op_operand *o, const struct op_case_options *options, int64_t page_tokens)
 {
 	const struct plumb_operand *info = o->info;
 	struct plumb_extent extent = {c->T, c->env.capacity};
@@ -174,9 +177,11 @@ struct op_case *op_case_new(enum plumb_op op, uint64_t seed, const struct op_cas
 		c->cfg = *with->cfg;
 	int64_t page_tokens = c->cfg.block_tokens * (1 + op_random_below(r, 4));
 	c->env = (struct plumb_env){
-		.cfg = &c->cfg, .capacity = page_tokens * (1 + op_random_below(r, op_random_below(r, 3) ? 8 : 40)),
+		.cfg = &c->cfg,
+		.capacity = page_tokens * (1 + op_random_below(r, op_random_below(r, 3) ? 8 : 40)),
 		.policy = (enum plumb_policy)(with->policy >= 0 ? with->policy : (int)op_random_below(r, 2)),
-		.ties = PLUMB_TIES_LOWER, .err = &c->error,
+		.ties = PLUMB_TIES_LOWER,
+		.err = &c->error,
 	};
 	c->T = with->T ? with->T : op_random_below(r, 2) ? 1 : 1 + op_random_below(r, 5);
 	if (c->T > c->env.capacity)
@@ -394,8 +399,8 @@ static bool operand_same(const struct op_operand *o, const unsigned char *a, con
 	return differ == 0;
 }
 
-bool op_case_same(
-	struct op_case *c, const struct op_result *a, const struct op_result *b, const char *what, char text[OP_CASE_TEXT])
+bool op_case_same(struct op_case *c, const struct op_result *a, const struct op_result *b, const char *what,
+	char text[OP_CASE_TEXT])
 {
 	for (int i = 0; i < c->operands; i++)
 		if (a->bytes[i] && !operand_same(&c->operand[i], a->bytes[i], b->bytes[i], what, text))
@@ -403,8 +408,8 @@ bool op_case_same(
 	return true;
 }
 
-bool op_case_agree(struct op_case *c, plumb_op_fn *opt, struct plumb_device *const *device, int devices,
-	char text[OP_CASE_TEXT])
+bool op_case_agree(
+	struct op_case *c, plumb_op_fn *opt, struct plumb_device *const *device, int devices, char text[OP_CASE_TEXT])
 {
 	plumb_op_fn *reference = plumb_ref_twin.op[c->op];
 	struct op_result twin = {{NULL}}, other = {{NULL}};
@@ -415,7 +420,8 @@ bool op_case_agree(struct op_case *c, plumb_op_fn *opt, struct plumb_device *con
 	for (int d = 0; ok && d < devices; d++) {
 		bool large = d % 2;
 		char what[512];
-		snprintf(what, sizeof what, "opt on %s, poison %s", plumb_device_description(device[d]), large ? "large" : "NaN");
+		snprintf(what, sizeof what, "opt on %s, poison %s", plumb_device_description(device[d]),
+			large ? "large" : "NaN");
 		op_result_free(&other);
 		ok = op_case_run(c, what, opt ? opt : plumb_device_set(device[d])->op[c->op], device[d],
 			     large ? PLUMB_POISON_LARGE : PLUMB_POISON_NAN, &other, text) &&
@@ -426,8 +432,8 @@ bool op_case_agree(struct op_case *c, plumb_op_fn *opt, struct plumb_device *con
 	return ok;
 }
 
-bool op_case_check(struct op_case *c, plumb_op_fn *opt, struct plumb_device *const *device, int devices,
-	char text[OP_CASE_TEXT])
+bool op_case_check(
+	struct op_case *c, plumb_op_fn *opt, struct plumb_device *const *device, int devices, char text[OP_CASE_TEXT])
 {
 	struct op_result oracle = {{NULL}}, twin = {{NULL}};
 	bool ok = op_case_run(c, "oracle", plumb_ref_oracle.op[c->op], NULL, PLUMB_POISON_LARGE, &oracle, text) &&

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* A call of any op with all its memory, and the comparison of its implementations: oracle, twin, and opt on a device.
  *
- * Operands come from the op's row of plumb_ops[], so an op that is added to the table is tested without a line here, unless
- * its data must be special to be valid; what is special goes by role and name (tests/support/op_fill.c). All values are a
- * function of the seed. Every buffer lies between guard zones. A helper that runs out of memory ends the program. */
+ * Operands come from the op's row of plumb_ops[], so an op that is added to the table is tested without a line here,
+ * unless its data must be special to be valid; what is special goes by role and name (tests/support/op_fill.c). All
+ * values are a function of the seed. Every buffer lies between guard zones. A helper that runs out of memory ends the
+ * program. */
 #ifndef PLUMB_TESTS_SUPPORT_OP_CASE_H
 #define PLUMB_TESTS_SUPPORT_OP_CASE_H
 
@@ -24,8 +25,8 @@ struct op_random {
 	uint64_t state;
 };
 uint64_t op_random_next(struct op_random *r);
-int64_t op_random_below(struct op_random *r, int64_t n);            /* 0 .. n-1 */
-float op_random_float(struct op_random *r, float low, float high);  /* uniform */
+int64_t op_random_below(struct op_random *r, int64_t n);           /* 0 .. n-1 */
+float op_random_float(struct op_random *r, float low, float high); /* uniform */
 
 /* bytes of data between two zones; what lies around data holds NaN in every format. */
 struct op_memory {
@@ -35,11 +36,11 @@ struct op_memory {
 
 struct op_operand {
 	const struct plumb_operand *info;
-	bool absent;                /* optional and left out */
-	int64_t dim[8], count;      /* of the shape; count of elements of an array */
+	bool absent;           /* optional and left out */
+	int64_t dim[8], count; /* of the shape; count of elements of an array */
 	int rank;
-	struct op_memory memory;    /* the array, the cache's rows, all matrices */
-	struct op_memory page;      /* of a cache */
+	struct op_memory memory;     /* the array, the cache's rows, all matrices */
+	struct op_memory page;       /* of a cache */
 	struct plumb_weight *weight; /* (matrices) */
 	int64_t matrices;
 	struct plumb_cache cache;
@@ -62,15 +63,15 @@ struct op_case {
 	uint64_t seed;
 	struct op_random random;
 	struct plumb_config cfg;
-	struct plumb_env env;   /* device NULL, err at error */
+	struct plumb_env env; /* device NULL, err at error */
 	struct plumb_error error;
 	int64_t T, position;
 	void *args;
 	struct op_operand operand[OP_CASE_OPERANDS];
 	int operands;
-	float span;             /* magnitude of activations */
-	float zeros;            /* part of them that is zero, of either sign */
-	double worst;           /* largest error of twin against oracle, as a part of the bound */
+	float span;   /* magnitude of activations */
+	float zeros;  /* part of them that is zero, of either sign */
+	double worst; /* largest error of twin against oracle, as a part of the bound */
 };
 
 /* Make the case; options NULL: all from the seed. Inputs are filled with valid data. */
@@ -87,9 +88,9 @@ void op_case_seal(struct op_case *c);
 /* "moe_down:17": what PLUMB_OP_CASE takes. */
 const char *op_case_name(const struct op_case *c, char text[64]);
 
-/* Run fn once, outputs poisoned before. On return result holds what each output and state then holds, one block an operand,
- * to be freed with op_result_free. device: NULL for the reference. what: begins the text, e.g. "twin".
- * False, with text, when fn fails, writes outside of what it is given, or changes an input. */
+/* Run fn once, outputs poisoned before. On return result holds what each output and state then holds, one block an
+ * operand, to be freed with op_result_free. device: NULL for the reference. what: begins the text, e.g. "twin". False,
+ * with text, when fn fails, writes outside of what it is given, or changes an input. */
 struct op_result {
 	unsigned char *bytes[OP_CASE_OPERANDS];
 };
@@ -98,21 +99,21 @@ bool op_case_run(struct op_case *c, const char *what, plumb_op_fn *fn, struct pl
 void op_result_free(struct op_result *r);
 
 /* Two results agree in every bit (a NaN with a NaN). False with text. */
-bool op_case_same(
-	struct op_case *c, const struct op_result *a, const struct op_result *b, const char *what, char text[OP_CASE_TEXT]);
+bool op_case_same(struct op_case *c, const struct op_result *a, const struct op_result *b, const char *what,
+	char text[OP_CASE_TEXT]);
 
 /* result is as near to the oracle's as the op's bound demands (tests/support/op_bound.c). False with text. */
 bool op_case_near(struct op_case *c, const struct op_result *oracle, const struct op_result *result, const char *what,
 	char text[OP_CASE_TEXT]);
 
-/* The twin twice, under either poison, and opt (NULL: that of plumb_device_set) on every device, with alternating poison, all
- * agree in every bit. False with one line of text. */
-bool op_case_agree(struct op_case *c, plumb_op_fn *opt, struct plumb_device *const *device, int devices,
-	char text[OP_CASE_TEXT]);
+/* The twin twice, under either poison, and opt (NULL: that of plumb_device_set) on every device, with alternating
+ * poison, all agree in every bit. False with one line of text. */
+bool op_case_agree(
+	struct op_case *c, plumb_op_fn *opt, struct plumb_device *const *device, int devices, char text[OP_CASE_TEXT]);
 
 /* The same, and the twin is near the oracle. */
-bool op_case_check(struct op_case *c, plumb_op_fn *opt, struct plumb_device *const *device, int devices,
-	char text[OP_CASE_TEXT]);
+bool op_case_check(
+	struct op_case *c, plumb_op_fn *opt, struct plumb_device *const *device, int devices, char text[OP_CASE_TEXT]);
 
 /* --- between the parts of this helper --- */
 

@@ -11,12 +11,12 @@
 
 #define COUNT(array) ((int64_t)(sizeof(array) / sizeof((array)[0])))
 
-/* One of the sizes around which code changes its way (a lane's 8 values, a warp, 128 and 256 accumulators, the pieces of a
- * split, 16 bytes), at most limit. */
+/* One of the sizes around which code changes its way (a lane's 8 values, a warp, 128 and 256 accumulators, the pieces
+ * of a split, 16 bytes), at most limit. */
 static int64_t size(struct op_random *r, int64_t limit)
 {
-	static const int64_t edges[] = {1, 2, 3, 4, 7, 8, 9, 16, 24, 31, 32, 33, 40, 63, 64, 65, 96, 127, 128, 129, 200, 255, 256,
-		257, 264, 300, 511, 512, 513, 1023, 1024, 1025, 1032, 2049, 2560, 4099};
+	static const int64_t edges[] = {1, 2, 3, 4, 7, 8, 9, 16, 24, 31, 32, 33, 40, 63, 64, 65, 96, 127, 128, 129, 200,
+		255, 256, 257, 264, 300, 511, 512, 513, 1023, 1024, 1025, 1032, 2049, 2560, 4099};
 	int64_t n = COUNT(edges);
 	while (n > 1 && edges[n - 1] > limit)
 		n--;
@@ -67,7 +67,8 @@ void op_config_random(struct op_random *r, enum plumb_op op, struct plumb_config
 	c->gdn_value_heads = c->gdn_key_heads * small(r, 3);
 	c->gdn_key_dim = size_for(r, 257, c->gdn_value_heads * (op == PLUMB_GDN_IN_PROJ ? c->hidden : 16), WORK);
 	c->gdn_value_dim = size_for(r, 257,
-		c->gdn_value_heads * (op == PLUMB_GDN_IN_PROJ || op == PLUMB_GDN_OUT_PROJ ? c->hidden : c->gdn_key_dim), WORK);
+		c->gdn_value_heads * (op == PLUMB_GDN_IN_PROJ || op == PLUMB_GDN_OUT_PROJ ? c->hidden : c->gdn_key_dim),
+		WORK);
 	c->gdn_conv_taps = small(r, 6);
 	c->gdn_gate = op_random_below(r, 2) ? PLUMB_GATE_SIGMOID : PLUMB_GATE_SILU;
 
@@ -102,7 +103,8 @@ static void fill_range(struct op_case *c, float *v, int64_t n, float low, float 
 	}
 }
 
-/* Few distinct values, so that ties are common and run across the cut; now and then NaN, Inf and zeros of both signs. */
+/* Few distinct values, so that ties are common and run across the cut; now and then NaN, Inf and zeros of both signs.
+ */
 static void fill_scores(struct op_case *c, float *v, int64_t n, bool below_zero)
 {
 	struct op_random *r = &c->random;
@@ -226,7 +228,7 @@ static void weight_range(const struct op_case *c, const struct op_operand *o, fl
 		*low = -3.0f;
 	} else if (strcmp(name, "dt_bias") == 0) {
 		*low = -4.0f;
-		*high = 22.0f; /* past the threshold of softplus */
+		*high = 22.0f;                     /* past the threshold of softplus */
 	} else if (c->op == PLUMB_GDN_NORM_GATE) { /* plain, not 1 + w */
 		*low = 0.5f;
 		*high = 1.5f;

@@ -5,6 +5,7 @@
 #define PLUMB_TESTS_SUPPORT_RIG_H
 
 #include <check.h>
+#include <complex.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -35,7 +36,7 @@ struct rig_watch {
 	const char *name;
 	unsigned char *data;
 	int64_t count;
-	int format;             /* enum plumb_format, or RIG_I32 */
+	int format;		/* enum plumb_format, or RIG_I32 */
 	unsigned char *initial; /* contents before every run; NULL: poison (an output) */
 };
 
@@ -183,8 +184,8 @@ static inline struct plumb_weight rig_weight(struct rig *r, int64_t rows, int64_
 	return w;
 }
 
-/* A paged cache of random rows. physical: pages of memory; at least as many as logical ones: a shuffled table with spare
- * pages; fewer: logical pages share them (read only). */
+/* A paged cache of random rows. physical: pages of memory; at least as many as logical ones: a shuffled table with
+ * spare pages; fewer: logical pages share them (read only). */
 static inline struct plumb_cache rig_cache(struct rig *r, const char *name, enum plumb_format format, int64_t rows,
 	int64_t width, int64_t page_rows, int64_t physical)
 {
@@ -231,8 +232,8 @@ static inline void rig_close(struct rig *r)
 
 /* --- runs --- */
 
-/* Run fn with outputs poisoned (even poison: NaN, odd: large finite) and states as at first. Returns what outputs and states
- * hold afterwards, malloc'ed. */
+/* Run fn with outputs poisoned (even poison: NaN, odd: large finite) and states as at first. Returns what outputs and
+ * states hold afterwards, malloc'ed. */
 static inline unsigned char *rig_run(struct rig *r, plumb_op_fn *fn, const void *args, int poison, const char *who)
 {
 	unsigned char *result = malloc(r->result_bytes), *at = result;
@@ -286,7 +287,8 @@ static inline int64_t rig_difference(const struct rig *r, const unsigned char *a
 }
 
 /* The part of a result that belongs to an output or state. */
-static inline const unsigned char *rig_part(const struct rig *r, const unsigned char *result, const char *name, int *format)
+static inline const unsigned char *rig_part(
+	const struct rig *r, const unsigned char *result, const char *name, int *format)
 {
 	for (int w = 0; w < r->watches; w++) {
 		*format = r->watch[w].format;
@@ -324,8 +326,8 @@ static inline void rig_devices_close(void)
 			plumb_device_close(rig_devices[d]);
 }
 
-/* Twin under both poisons, then opt on simt under `seeds` schedules (beginning with another at every call), all equal in
- * every bit. Returns the twin's result. */
+/* Twin under both poisons, then opt on simt under `seeds` schedules (beginning with another at every call), all equal
+ * in every bit. Returns the twin's result. */
 static inline unsigned char *rig_agree(struct rig *r, plumb_op_fn *twin, plumb_op_fn *opt, const void *args, int seeds)
 {
 	unsigned char *want = rig_run(r, twin, args, 0, "twin"), *got = rig_run(r, twin, args, 1, "twin");
@@ -339,11 +341,13 @@ static inline unsigned char *rig_agree(struct rig *r, plumb_op_fn *twin, plumb_o
 		char who[64];
 		snprintf(who, sizeof who, "opt, seed %llu", (unsigned long long)rig_seeds[d]);
 		if (!rig_devices[d])
-			ck_assert_int_eq(plumb_device_open(PLUMB_DEVICE_SIMT, &options, &rig_devices[d], &r->err), PLUMB_OK);
+			ck_assert_int_eq(
+				plumb_device_open(PLUMB_DEVICE_SIMT, &options, &rig_devices[d], &r->err), PLUMB_OK);
 		plumb_device_poison(rig_devices[d], s % 2 ? PLUMB_POISON_LARGE : PLUMB_POISON_NAN, NULL);
 		r->env.device = rig_devices[d];
 		got = rig_run(r, opt, args, s, who);
-		ck_assert_msg(plumb_device_check(rig_devices[d], &r->err) == PLUMB_OK, "%s: %s: %s", r->replay, who, r->err.text);
+		ck_assert_msg(plumb_device_check(rig_devices[d], &r->err) == PLUMB_OK, "%s: %s: %s", r->replay, who,
+			r->err.text);
 		r->env.device = NULL;
 		rig_same(r, want, got, who);
 		free(got);
@@ -352,14 +356,15 @@ static inline unsigned char *rig_agree(struct rig *r, plumb_op_fn *twin, plumb_o
 }
 
 /* A wrong implementation must not agree. */
-static inline void rig_differs(struct rig *r, plumb_op_fn *wrong, const void *args, const unsigned char *want, const char *what)
+static inline void rig_differs(
+	struct rig *r, plumb_op_fn *wrong, const void *args, const unsigned char *want, const char *what)
 {
 	unsigned char *got = rig_run(r, wrong, args, 0, what);
 	ck_assert_msg(rig_difference(r, want, got) >= 0, "%s: %s passes for right", r->replay, what);
 	free(got);
 }
 
-/* |result - exact| <= bound for each element of output `name`; a NaN must be one on both sides. Keeps the worst ratio. */
+/* |result - exact| <= bound for each element of output `name`; NaN on both sides or none. Keeps the worst ratio. */
 static inline void rig_near(struct rig *r, const unsigned char *result, const char *name, const double *exact,
 	const double *bound, const char *who)
 {
@@ -370,10 +375,16 @@ static inline void rig_near(struct rig *r, const unsigned char *result, const ch
 			double x = rig_value(format, part, i), error = fabs(x - exact[i]);
 			if (x == exact[i] || (isnan(x) && isnan(exact[i])))
 				continue;
-			ck_assert_msg(error <= bound[i], "%s: %s: %s[%lld] is %a, exact %a, error %g > %g", r->replay, who,
-				name, (long long)i, x, exact[i], error, bound[i]);
+			ck_assert_msg(error <= bound[i], "%s: %s: %s[%lld] is %a, exact %a, error %g > %g", r->replay,
+				who, name, (long long)i, x, exact[i], error, bound[i]);
 			r->worst = fmax(r->worst, error / bound[i]);
 		}
+}
+
+/* clang's C11 library headers may lack CMPLX. */
+static inline double complex rig_complex(double re, double im)
+{
+	return re + im * (double complex)I;
 }
 
 /* gamma_d of core/order.h. */

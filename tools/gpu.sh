@@ -1,0 +1,63 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Everything that needs a GPU, from a finished build of the cuda preset: digests of twin, simt and cuda, the tests on the
+# device, and compute-sanitizer over the tiny model. usage: tools/gpu.sh [BUILD_DIR]. Prints a line a step and a verdict.
+set -u
+cd "$(dirname "$0")/.."
+build=${1:-build/cuda}
+plumb=$build/tools/plumb
+golden="golden/tiny/tiny.h5 --checkpoint golden/tiny/checkpoint"
+passed=0 failed=0 skipped=0
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+step() { # step NAME COMMAND...
+	name=$1
+	shift
+	start=$(date +%s)
+	"$@" >"$log" 2>&1
+	rc=$?
+	spent=$(($(date +%s) - start))
+	case $rc in
+	0) passed=$((passed + 1)) verdict=pass ;;
+	77) skipped=$((skipped + 1)) verdict=skipped ;;
+	*) failed=$((failed + 1)) verdict="FAIL (exit status $rc)" ;;
+	esac
+	printf '%-44s %s, %d s\n' "$name" "$verdict" "$spent"
+	[ "$rc" -eq 0 ] || tail -n 25 "$log"
+}
+
+digest() { # the digest line of a check; its exit status
+	"$plumb" check $golden --quiet --digest "$@" | awk '/^digest/ { print $2 }'
+}
+
+same_digests() { # same_digests POLICY
+	a=$(digest --policy "$1" --mode twin) b=$(digest --policy "$1" --set opt --device simt)
+	c=$(digest --policy "$1" --set opt --device cuda) d=$(digest --policy "$1" --set opt --device cuda --page-seed 5)
+	printf '  %s: twin %s\n  %s: simt %s\n  %s: cuda %s\n  %s: cuda %s (again, other pages)\n' \
+		"$1" "$a" "$1" "$b" "$1" "$c" "$1" "$d"
+	[ -n "$a" ] && [ "$a" = "$b" ] && [ "$a" = "$c" ] && [ "$a" = "$d" ]
+}
+
+command -v nvidia-smi >/dev/null 2>&1 && nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
+for policy in f32 bf16; do
+	step "digests, policy $policy" same_digests $policy
+	cat "$log"
+	step "check cuda against transformers, $policy" "$plumb" check $golden --set opt --device cuda --policy $policy
+	step "guarded, $policy" "$plumb" check $golden --set opt --device cuda --policy $policy --guard --view local
+done
+export PLUMB_TEST_DEVICE=cuda
+for test in test_sets test_ops test_graph test_simt_cuda; do
+	step "$test on the GPU" "$build/tests/$test"
+	grep -E '^[0-9]+%' "$log" || true
+done
+if command -v compute-sanitizer >/dev/null 2>&1; then
+	for tool in memcheck racecheck initcheck synccheck; do
+		step "compute-sanitizer $tool, tiny" compute-sanitizer --tool $tool --error-exitcode 9 \
+			"$plumb" check $golden --set opt --device cuda --view local --quiet
+	done
+else
+	echo "compute-sanitizer is not on the PATH: not run"
+fi
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
