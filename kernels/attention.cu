@@ -106,12 +106,6 @@ PLUMB_UNROLL
 	}
 }
 
-/* Larger of two, NaN if either is. Which zero wins does not show: x - 0 and x - -0 have the same exponential. */
-static __device__ __forceinline__ float attn_larger(float a, float b)
-{
-	return b > a || b != b ? b : a;
-}
-
 /* weight[h] = rne(softmax(weight[h])), one head a block. Thread j owns the entries of accumulator j: it alone reads and
  * writes them. */
 static __global__ void __launch_bounds__(SOFTMAX_THREADS) attn_softmax_kernel(struct plumb_attn_token a)
@@ -121,28 +115,23 @@ static __global__ void __launch_bounds__(SOFTMAX_THREADS) attn_softmax_kernel(st
 	const struct attn_list list = attn_list_of(a);
 	float *const s = a.weight + blockIdx.x * static_cast<int64_t>(a.most);
 	const int first = static_cast<int>(threadIdx.x), warp = first / 32, lane = first % 32;
-	float largest = -INFINITY, acc[1] = {0.0f};
+	/* which zero is the largest does not show: x - 0 and x - -0 have the same exponential */
+	float largest = -INFINITY, acc = 0.0f;
 
 	for (int32_t i = first; i < list.n; i += SOFTMAX_THREADS)
-		largest = attn_larger(largest, s[i]);
-	for (int offset = 1; offset < 32; offset *= 2)
-		largest = attn_larger(largest, __shfl_xor_sync(PLUMB_FULL_WARP, largest, offset));
+		largest = plumb_larger(largest, s[i]);
+	largest = plumb_warp_larger(largest);
 	if (lane == 0)
 		warp_max[warp] = largest;
 	__syncthreads();
 	for (int v = 0; v < SOFTMAX_THREADS / 32; v++)
-		largest = attn_larger(largest, warp_max[v]);
+		largest = plumb_larger(largest, warp_max[v]);
 	for (int32_t i = first; i < list.n; i += SOFTMAX_THREADS) {
 		const float e = plumb_expf(s[i] - largest);
 		s[i] = e;
-		acc[0] = acc[0] + e;
+		acc = acc + e;
 	}
-	const float part = plumb_warp_tree<1>(acc);
-	if (lane == 0)
-		warp_sum[warp] = part;
-	__syncthreads();
-	const float sum = ((warp_sum[0] + warp_sum[1]) + (warp_sum[2] + warp_sum[3])) +
-			  ((warp_sum[4] + warp_sum[5]) + (warp_sum[6] + warp_sum[7]));
+	const float sum = plumb_block_tree(acc, warp_sum);
 	for (int32_t i = first; i < list.n; i += SOFTMAX_THREADS)
 		s[i] = plumb_rne(a.bf16, plumb_divf(s[i], sum));
 }

@@ -66,6 +66,7 @@
  *	__syncwarp(mask), __shfl_sync __shfl_up_sync __shfl_down_sync __shfl_xor_sync (int, unsigned, float,
  *	double, 64-bit; width), __ballot_sync __any_sync __all_sync. Not offered: __activemask, legacy forms
  *	without mask.
+ *	plumb_warp_sum(v): the 32 values of a full warp, added by xor shuffles 1, 2, 4, 8, 16; every lane gets the sum
  * Grid
  *	plumb_grid_sync(counter): counter is one unsigned in global memory, zero before its first use ever.
  * Atomics
@@ -159,6 +160,15 @@ static __device__ __forceinline__ float2 plumb_load_stream(const float2 *p)
 {
 	const uint2 v = plumb_load_stream(reinterpret_cast<const uint2 *>(p));
 	return make_float2(__uint_as_float(v.x), __uint_as_float(v.y));
+}
+
+/* The five shuffles as one name: simt takes one turn for them. */
+static __device__ __forceinline__ float plumb_warp_sum(float v)
+{
+#pragma unroll
+	for (int offset = 1; offset < 32; offset *= 2)
+		v = v + __shfl_xor_sync(0xffffffffu, v, offset);
+	return v;
 }
 
 /* A barrier of all threads of all blocks of a cooperative launch. Block 0 adds what makes the top bit of the counter

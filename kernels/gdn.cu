@@ -144,12 +144,7 @@ static __device__ __forceinline__ void warp_trees(const float (&acc)[Rows][PER_L
 {
 PLUMB_UNROLL
 	for (int r = 0; r < Rows; r++)
-		sum[r] = (acc[r][0] + acc[r][1]) + (acc[r][2] + acc[r][3]);
-PLUMB_UNROLL
-	for (int offset = 1; offset < 32; offset *= 2)
-PLUMB_UNROLL
-		for (int r = 0; r < Rows; r++)
-			sum[r] = sum[r] + __shfl_xor_sync(PLUMB_FULL_WARP, sum[r], offset);
+		sum[r] = plumb_warp_sum((acc[r][0] + acc[r][1]) + (acc[r][2] + acc[r][3]));
 }
 
 /* x / sqrt(sum x^2 + 1e-6) of the warp's vector, in place. */

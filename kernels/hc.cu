@@ -20,29 +20,6 @@ enum {
 	INJECT_THREADS = 256,
 };
 
-/* Neighbour-first tree over the accumulators of a block: inside a warp by shuffles, then over the warps. All threads of
- * the block call it once; all get the sum. */
-static __device__ __forceinline__ float block_tree(float acc, PLUMB_SHARED_PTR(float) warp_sum)
-{
-	float t[NORM_WARPS];
-
-PLUMB_UNROLL
-	for (int offset = 1; offset < 32; offset *= 2)
-		acc = acc + __shfl_xor_sync(PLUMB_FULL_WARP, acc, offset);
-	if (threadIdx.x % 32 == 0)
-		warp_sum[threadIdx.x / 32] = acc;
-	__syncthreads();
-PLUMB_UNROLL
-	for (int w = 0; w < NORM_WARPS; w++)
-		t[w] = warp_sum[w];
-PLUMB_UNROLL
-	for (int width = 1; width < NORM_WARPS; width *= 2)
-PLUMB_UNROLL
-		for (int w = 0; w < NORM_WARPS; w += 2 * width)
-			t[w] = t[w] + t[w + width];
-	return t[0];
-}
-
 /* A block norms 256 columns of one stream. Each block sums the squares of its whole stream: 10 KiB from L2 cost less
  * than waiting for a block that has the sum. */
 static __global__ void __launch_bounds__(NORM_THREADS) hc_norm_kernel(struct plumb_hc_norm a)
@@ -55,7 +32,7 @@ static __global__ void __launch_bounds__(NORM_THREADS) hc_norm_kernel(struct plu
 
 	for (int64_t k = threadIdx.x; k < a.hidden; k += NORM_THREADS)
 		acc = fmaf(x[k], x[k], acc);
-	const float mean = block_tree(acc, warp_sum) / static_cast<float>(a.hidden);
+	const float mean = plumb_block_tree(acc, warp_sum) / static_cast<float>(a.hidden);
 	const float r = plumb_rsqrtf(mean + a.eps);
 	if (c < a.hidden) {
 		const float w = plumb_stored_value(a.format, a.norm, start + c);

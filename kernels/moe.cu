@@ -103,21 +103,14 @@ PLUMB_UNROLL
 
 /* --- router --- */
 
-/* The larger, or NaN when one is; the same in any order. */
-static __device__ __forceinline__ float larger(float a, float b)
-{
-	return a != a || a > b ? a : b;
-}
-
 static __device__ __forceinline__ float block_max(float v, PLUMB_SHARED_PTR(float) part)
 {
-	for (int offset = 16; offset > 0; offset /= 2)
-		v = larger(v, __shfl_xor_sync(PLUMB_FULL_WARP, v, offset));
+	v = plumb_warp_larger(v);
 	if (threadIdx.x % 32 == 0)
 		part[threadIdx.x / 32] = v;
 	__syncthreads();
 	for (int w = 0; w < ROUTER_WARPS; w++)
-		v = larger(v, part[w]);
+		v = plumb_larger(v, part[w]);
 	return v;
 }
 
@@ -125,25 +118,16 @@ static __device__ __forceinline__ float block_max(float v, PLUMB_SHARED_PTR(floa
 static __device__ __forceinline__ float block_exp_sum(
 	const float *logits, int n, float max, PLUMB_SHARED_PTR(float) part)
 {
-	enum { GROUPS = PLUMB_ROW_LANES / 32 };
-
 	if (threadIdx.x < PLUMB_ROW_LANES) {
 		float sum = 0.0f;
 		for (int e = threadIdx.x; e < n; e += PLUMB_ROW_LANES)
 			sum = sum + plumb_expf(__ldcg(logits + e) - max);
-		for (int offset = 1; offset < 32; offset *= 2)
-			sum = sum + __shfl_xor_sync(PLUMB_FULL_WARP, sum, offset);
+		sum = plumb_warp_sum(sum);
 		if (threadIdx.x % 32 == 0)
 			part[threadIdx.x / 32] = sum;
 	}
 	__syncthreads();
-	float tree[GROUPS];
-	for (int g = 0; g < GROUPS; g++)
-		tree[g] = part[g];
-	for (int step = 1; step < GROUPS; step *= 2)
-		for (int g = 0; g < GROUPS; g += 2 * step)
-			tree[g] = tree[g] + tree[g + step];
-	return tree[0];
+	return plumb_warps_tree(part);
 }
 
 /* Rank of expert e: the larger the better. A probability is +0..1 or NaN, so its bits are in its order; adding 1 leaves
@@ -200,7 +184,7 @@ static __device__ __forceinline__ void choose(
 	float max = -INFINITY;
 
 	for (int e = threadIdx.x; e < a.experts; e += ROUTER_THREADS)
-		max = larger(max, __ldcg(a.logits + e));
+		max = plumb_larger(max, __ldcg(a.logits + e));
 	max = block_max(max, part);
 	const float sum = block_exp_sum(a.logits, a.experts, max, part + ROUTER_WARPS);
 	for (int e = threadIdx.x; e < a.experts; e += ROUTER_THREADS)

@@ -56,21 +56,6 @@ extern "C" int PLUMB_LAUNCHER(ple_embed)(const struct plumb_ple_embed_launch *la
 	return PLUMB_LAUNCH(ple_embed_kernel, 1, 32 * EMBED_WARPS, 0, stream, *launch);
 }
 
-/* Sum of the 256 accumulators of strided(256), thread i holding number i: the neighbour-first tree goes through lanes,
- * then through warps. Every thread gets it. partial: (8), not used again by the block without a barrier between. */
-static __device__ __forceinline__ float block_tree(float sum, PLUMB_SHARED_PTR(float) partial)
-{
-PLUMB_UNROLL
-	for (int offset = 1; offset < 32; offset *= 2)
-		sum = sum + __shfl_xor_sync(PLUMB_FULL_WARP, sum, offset);
-	if (threadIdx.x % 32 == 0)
-		partial[threadIdx.x / 32] = sum;
-	__syncthreads();
-	const float low = (partial[0] + partial[1]) + (partial[2] + partial[3]);
-	const float high = (partial[4] + partial[5]) + (partial[6] + partial[7]);
-	return low + high;
-}
-
 /* 1/sqrt(sum/n + eps) */
 static __device__ __forceinline__ float inverse_rms(float sum, int64_t n, float eps)
 {
@@ -103,20 +88,20 @@ static __global__ void __launch_bounds__(GATE_THREADS) ple_gate_kernel(struct pl
 		key_squares = fmaf(key[c], key[c], key_squares);
 		query_squares = fmaf(query[c], query[c], query_squares);
 	}
-	const float key_r = inverse_rms(block_tree(key_squares, partial[0]), D, a.eps);
-	const float query_r = inverse_rms(block_tree(query_squares, partial[1]), D, a.eps);
+	const float key_r = inverse_rms(plumb_block_tree(key_squares, partial[0]), D, a.eps);
+	const float query_r = inverse_rms(plumb_block_tree(query_squares, partial[1]), D, a.eps);
 	for (int64_t c = threadIdx.x; c < D; c += GATE_THREADS) {
 		const float k = gnorm(a.bf16, key[c], key_r, a.norm_key, stream + c);
 		const float q = gnorm(a.bf16, query[c], query_r, a.norm_query, stream + c);
 		products = products + plumb_rne(a.bf16, k * q);
 	}
-	const float sum = plumb_rne(a.bf16, block_tree(products, partial[2]));
+	const float sum = plumb_rne(a.bf16, plumb_block_tree(products, partial[2]));
 	const float weight = gate_weight(a.bf16, plumb_rne(a.bf16, sum / a.root), a.least);
 	for (int64_t c = threadIdx.x; c < D; c += GATE_THREADS) {
 		const float u = plumb_rne(a.bf16, weight * a.value[c]);
 		squares = fmaf(u, u, squares);
 	}
-	const float r = inverse_rms(block_tree(squares, partial[3]), D, a.eps);
+	const float r = inverse_rms(plumb_block_tree(squares, partial[3]), D, a.eps);
 	for (int64_t c = threadIdx.x; c < D; c += GATE_THREADS) {
 		const float u = plumb_rne(a.bf16, weight * a.value[c]);
 		a.gated[stream + c] = u;

@@ -33,11 +33,40 @@ PLUMB_UNROLL
 PLUMB_UNROLL
 		for (int j = 0; j < PerLane; j += 2 * width)
 			t[j] = t[j] + t[j + width];
-	float sum = t[0];
+	return plumb_warp_sum(t[0]);
+}
+
+/* The upper levels of strided(256) when thread i of 256 holds accumulator i: the sums of its 8 warps, in partial. */
+static __device__ __forceinline__ float plumb_warps_tree(PLUMB_SHARED_PTR(float) partial)
+{
+	const float low = (partial[0] + partial[1]) + (partial[2] + partial[3]);
+	const float high = (partial[4] + partial[5]) + (partial[6] + partial[7]);
+	return low + high;
+}
+
+/* Sum of the accumulators of strided(256), one in each thread of a block of 256. Every thread gets it. partial: (8), not
+ * used again by the block without a barrier between. */
+static __device__ __forceinline__ float plumb_block_tree(float acc, PLUMB_SHARED_PTR(float) partial)
+{
+	const float sum = plumb_warp_sum(acc);
+	if (threadIdx.x % 32 == 0)
+		partial[threadIdx.x / 32] = sum;
+	__syncthreads();
+	return plumb_warps_tree(partial);
+}
+
+/* The larger of two, or NaN when one is; the same in any order but for the sign of a zero. */
+static __device__ __forceinline__ float plumb_larger(float a, float b)
+{
+	return a != a || a > b ? a : b;
+}
+
+static __device__ __forceinline__ float plumb_warp_larger(float v)
+{
 PLUMB_UNROLL
 	for (int offset = 1; offset < 32; offset *= 2)
-		sum = sum + __shfl_xor_sync(PLUMB_FULL_WARP, sum, offset);
-	return sum;
+		v = plumb_larger(v, __shfl_xor_sync(PLUMB_FULL_WARP, v, offset));
+	return v;
 }
 
 /* Add the products a[k]*b[k], k0 <= k < k1, of binary32 vectors to the lane's accumulators; k0 is a multiple of the width.

@@ -245,6 +245,12 @@ static inline int __all_sync(unsigned mask, int predicate, int line = __builtin_
 	return static_cast<int>(plumb_simt_collective(PLUMB_SIMT_ALL, mask, predicate != 0, 0, warpSize, line));
 }
 
+static inline float plumb_warp_sum(float value, int line = __builtin_LINE())
+{
+	return plumb_simt_bits<float>(static_cast<uint32_t>(
+	        plumb_simt_collective(PLUMB_SIMT_SUM, 0xffffffffu, plumb_simt_bits<uint32_t>(value), 0, warpSize, line)));
+}
+
 #define PLUMB_SIMT_SHUFFLE(type, carrier, kind, suffix, by_type)                                                       \
 	static inline type __shfl##suffix##_sync(                                                                      \
 	        unsigned mask, type value, by_type by, int width = warpSize, int line = __builtin_LINE())              \

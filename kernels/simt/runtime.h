@@ -42,6 +42,7 @@ enum plumb_simt_kind {
 	PLUMB_SIMT_BALLOT,
 	PLUMB_SIMT_ANY,
 	PLUMB_SIMT_ALL,
+	PLUMB_SIMT_SUM, /* the last of those that give every lane the same */
 	PLUMB_SIMT_SHFL,
 	PLUMB_SIMT_SHFL_UP,
 	PLUMB_SIMT_SHFL_DOWN,

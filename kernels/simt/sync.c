@@ -2,6 +2,7 @@
 /* What threads wait for: warp collectives, block and grid barriers; where they give way; and what happens to those who
  * wait when a thread ends. */
 #include <inttypes.h>
+#include <string.h>
 
 #include "kernels/simt/state.h"
 
@@ -30,6 +31,24 @@ static uint32_t shuffle_source(enum plumb_simt_kind kind, unsigned lane, int by,
 	}
 }
 
+/* The binary32 sum of a full warp as xor shuffles by 1, 2, 4, 8, 16 give it: addition commutes, so one lane's tree is
+ * every lane's. */
+static uint64_t warp_sum(const struct lane *lanes)
+{
+	float t[WARP];
+	uint32_t bits;
+
+	for (unsigned i = 0; i < WARP; i++) {
+		bits = (uint32_t)lanes[i].value;
+		memcpy(&t[i], &bits, sizeof bits);
+	}
+	for (unsigned offset = 1; offset < WARP; offset *= 2)
+		for (unsigned i = 0; i < WARP; i += 2 * offset)
+			t[i] = t[i] + t[i + offset];
+	memcpy(&bits, &t[0], sizeof bits);
+	return bits;
+}
+
 static void finish_collective(struct warp *warp, unsigned g)
 {
 	const struct group group = warp->group[g];
@@ -39,8 +58,16 @@ static void finish_collective(struct warp *warp, unsigned g)
 	uint32_t trues = 0;
 
 	warp->group[g] = warp->group[--warp->groups];
-	if (group.kind <= PLUMB_SIMT_ALL) {
-		if (group.kind != PLUMB_SIMT_SYNCWARP) {
+	if (group.kind <= PLUMB_SIMT_SUM) {
+		if (group.kind == PLUMB_SIMT_SUM) {
+			if (__builtin_expect(group.arrived != UINT32_MAX, 0)) {
+				struct lane *lane = &lanes[__builtin_ctz(group.arrived)];
+
+				FAIL(lane, lane->line, "plumb_warp_sum needs a full warp, lanes 0x%08" PRIx32 " are there",
+				        group.arrived);
+			}
+			common = warp_sum(lanes);
+		} else if (group.kind != PLUMB_SIMT_SYNCWARP) {
 			for (uint32_t rest = group.arrived; rest; rest &= rest - 1)
 				trues |= lanes[__builtin_ctz(rest)].value ? rest & -rest : 0;
 			common = group.kind == PLUMB_SIMT_BALLOT ? trues
