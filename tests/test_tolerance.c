@@ -77,11 +77,11 @@ START_TEST(test_suffix)
 	struct plumb_tolerances *t = read_file(NULL);
 
 #define SUFFIX(dataset) find(t, PLUMB_VIEW_LOCAL, PLUMB_POLICY_BF16, dataset)->suffix
-	ck_assert_str_eq(SUFFIX("bf16/layer00/moe/routed/output"), "moe/routed/output");
-	ck_assert_str_eq(SUFFIX("bf16/layer00/moe/output"), "moe/output");
-	ck_assert_str_eq(SUFFIX("moe/output"), "moe/output");
-	ck_assert_str_eq(SUFFIX("bf16/layer00/gmoe/output"), ""); /* whole components only */
-	ck_assert_str_eq(SUFFIX("bf16/layer00/moe/output/more"), "");
+	ck_assert_str_eq(SUFFIX("bf16/layer00/ple/embedding/output"), "ple/embedding/output");
+	ck_assert_str_eq(SUFFIX("bf16/embed/output"), "embed/output");
+	ck_assert_str_eq(SUFFIX("embed/output"), "embed/output");
+	ck_assert_str_eq(SUFFIX("bf16/layer00/reembed/output"), ""); /* whole components only */
+	ck_assert_str_eq(SUFFIX("bf16/embed/output/more"), "");
 	ck_assert_str_eq(SUFFIX("output"), "");
 	ck_assert_str_eq(SUFFIX(""), "");
 	ck_assert_str_eq(SUFFIX("bf16/layer02/state/recurrent_states0"), "state/recurrent_states0");
