@@ -105,7 +105,7 @@ START_TEST(help_and_usage)
 	plumb(&r, "check " TINY " another --checkpoint " CHECKPOINT);
 	expect_bad(&r, "another", "usage");
 	static const char *const wrong[][2] = {
-		{"--set cuda", "--set"}, {"--policy f16", "--policy"}, {"--ties upper", "--ties"}, {"--view side", "--view"},
+		{"--set cuda", "--set"}, {"--gpu -3", "--gpu"}, {"--seed x", "--seed"}, {"--policy f16", "--policy"}, {"--ties upper", "--ties"}, {"--view side", "--view"},
 		{"--layers 3-1", "layers"}, {"--layers 4", "layers"}, {"--layers x", "layers"}, {"--mode fast", "--mode"},
 		{"--threads -1", "--threads"}, {"--threads 2x", "--threads"}, {"--op nothing=ref", "nothing"},
 		{"--op gdn_conv", "--op"}, {"--op gdn_conv@9=ref", "layers"}, {"--quiet=1", "--quiet"},
@@ -470,6 +470,65 @@ START_TEST(nan_in_golden)
 }
 END_TEST
 
+/* One digest for twin, simt, another schedule and a mixture; another one for the oracle. */
+static const char *digest(char text[40], const char *options)
+{
+	struct result r;
+	plumb(&r, "check " TINY " --checkpoint " CHECKPOINT " --view local --quiet --digest %s", options);
+	expect(&r, 0);
+	const char *at = strstr(r.out, "digest  ");
+	ck_assert_msg(at != NULL, "%s", r.out);
+	snprintf(text, 40, "%.32s", at + 8);
+	return text;
+}
+
+START_TEST(digests_agree)
+{
+	static const char *const others[] = {
+		"--set opt", "--set opt --seed 11", "--mode twin --threads 3 --page-seed 5",
+		"--mode twin --op gdn_recurrence@0-1=opt --op moe_down=opt --op lm_head=opt",
+		"--set opt --mode twin --op hc_up_mix=ref --op qsa_select@3=ref",
+	};
+	char twin[40], other[40], options[128];
+	const char *policy = _i ? "bf16" : "f32";
+	size_t count = sizeof others / sizeof others[0];
+#ifdef __SANITIZE_ADDRESS__
+	count = 1; /* the others are the same code, ten times slower here */
+#endif
+	snprintf(options, sizeof options, "--mode twin --policy %s", policy);
+	digest(twin, options);
+	for (size_t i = 0; i < count; i++) {
+		snprintf(options, sizeof options, "%s --policy %s", others[i], policy);
+		ck_assert_msg(strcmp(digest(other, options), twin) == 0, "%s: digest %s, twin %s", options, other, twin);
+	}
+	snprintf(options, sizeof options, "--policy %s", policy);
+	ck_assert_str_ne(digest(other, options), twin);
+}
+END_TEST
+
+START_TEST(guarded_check)
+{
+	struct result r;
+	plumb(&r, "check " TINY " --checkpoint " CHECKPOINT " --view local --guard --quiet %s", _i ? "--set opt" : "--mode twin");
+	expect(&r, 0);
+}
+END_TEST
+
+/* Without a GPU (or without CUDA in the build) the answer is exit status 3, never a pass. */
+START_TEST(no_gpu)
+{
+	struct result r;
+	plumb(&r, "run --checkpoint " CHECKPOINT " --tokens 1 --set opt --device cuda --gpu 99");
+	expect(&r, 3);
+	ck_assert_msg(strstr(r.err, "cuda") != NULL || strstr(r.err, "GPU") != NULL, "%s", r.err);
+	ck_assert_str_eq(r.out, "");
+	plumb(&r, "check " TINY " --checkpoint " CHECKPOINT " --set opt --device vulkan");
+	expect_bad(&r, "--device", "vulkan");
+	plumb(&r, "check " TINY " --checkpoint " CHECKPOINT " --op moe_down=fast");
+	expect_bad(&r, "moe_down", "fast");
+}
+END_TEST
+
 /* A dataset that no op writes is not passed over. */
 START_TEST(unknown_dataset)
 {
@@ -505,6 +564,9 @@ int main(void)
 	tcase_add_test(c, bad_goldens);
 	tcase_add_loop_test(c, changed_goldens_are_found, 0, 16);
 	tcase_add_test(c, nan_in_golden);
+	tcase_add_loop_test(c, digests_agree, 0, 2);
+	tcase_add_loop_test(c, guarded_check, 0, 2);
+	tcase_add_test(c, no_gpu);
 	tcase_add_test(c, unknown_dataset);
 	suite_add_tcase(s, c);
 	SRunner *r = srunner_create(s);
