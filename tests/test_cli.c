@@ -130,6 +130,12 @@ START_TEST(list)
 	plumb(&r, "list tolerances");
 	expect(&r, 0);
 	ck_assert_ptr_nonnull(strstr(r.out, "1e-06"));
+	plumb(&r, "list orders");
+	expect(&r, 0);
+	ck_assert_ptr_nonnull(strstr(r.out, "strided(W)"));
+	plumb(&r, "list devices");
+	expect(&r, 0);
+	ck_assert_ptr_nonnull(strstr(r.out, "simt"));
 	plumb(&r, "list nothing");
 	expect_bad(&r, "nothing", "usage");
 }

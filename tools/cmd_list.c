@@ -4,7 +4,9 @@
 #include <string.h>
 
 #include "core/op.h"
+#include "core/order.h"
 #include "core/tolerance.h"
+#include "opt/device.h"
 #include "tools/commands.h"
 
 static const char *const roles[] = {"in", "out", "state", "weight", "constant"};
@@ -29,6 +31,46 @@ static int list_op(enum plumb_op op)
 			o->trace ? ", trace" : "", o->optional && !o->trace ? ", may be absent" : "");
 	}
 	printf("\ndimension letters: core/config.h\n");
+	return PLUMB_OK;
+}
+
+static int list_orders(void)
+{
+	static const struct {
+		const char *what;
+		int64_t rows, cols;
+	} example[] = {
+		{"GDN q, k, v, z, b, a", 16480, 2560}, {"attention q, gate, k, v", 13312, 2560},
+		{"GDN or attention output", 2560, 6144}, {"hyper-connection down and inject", 324, 10240},
+		{"hyper-connection up", 10240, 320}, {"router and shared gate", 513, 2560}, {"lm_head", 248320, 2560},
+	};
+	printf("strided(W)   element k joins accumulator k mod W by fmaf, ascending; then a neighbour-first pairwise tree\n"
+	       "split(S, W)  S contiguous pieces, each strided(W), summed left to right\n"
+	       "serial       one accumulator, ascending\n\n"
+	       "rows of a matrix: split(S, %d); head-sized sums: strided(%d); each op's contract: core/ops/\n\n"
+	       "%-34s %8s %8s %3s %8s   gamma_depth\n",
+		PLUMB_ROW_LANES, PLUMB_HEAD_LANES, "rows of the released model", "rows", "columns", "S", "depth");
+	for (size_t i = 0; i < sizeof example / sizeof example[0]; i++) {
+		int pieces = plumb_split_count(example[i].rows, example[i].cols);
+		int depth = plumb_split_depth(example[i].cols, pieces);
+		printf("%-34s %8lld %8lld %3d %8d   %.2e\n", example[i].what, (long long)example[i].rows,
+			(long long)example[i].cols, pieces, depth, depth * 0x1p-24 / (1.0 - depth * 0x1p-24));
+	}
+	return PLUMB_OK;
+}
+
+static int list_devices(void)
+{
+	static const enum plumb_device_kind kinds_of[] = {PLUMB_DEVICE_SIMT, PLUMB_DEVICE_CUDA};
+	for (size_t i = 0; i < sizeof kinds_of / sizeof kinds_of[0]; i++) {
+		struct plumb_device *d = NULL;
+		struct plumb_error why = {""};
+		if (plumb_device_open(kinds_of[i], NULL, &d, &why) == PLUMB_OK)
+			printf("%-5s %s\n", plumb_device_name(d), plumb_device_description(d));
+		else
+			printf("%-5s not there: %s\n", kinds_of[i] == PLUMB_DEVICE_CUDA ? "cuda" : "simt", why.text);
+		plumb_device_close(d);
+	}
 	return PLUMB_OK;
 }
 
@@ -63,6 +105,10 @@ static int run(int argc, char **argv)
 		enum plumb_op op = plumb_op_find(what[0]);
 		if (strcmp(what[0], "ops") == 0)
 			status = list_ops();
+		else if (strcmp(what[0], "orders") == 0)
+			status = list_orders();
+		else if (strcmp(what[0], "devices") == 0)
+			status = list_devices();
 		else if (strcmp(what[0], "tolerances") == 0)
 			status = list_tolerances(&err);
 		else if (op != PLUMB_OP_COUNT)
@@ -78,10 +124,10 @@ static int run(int argc, char **argv)
 
 const struct command command_list = {
 	.name = "list",
-	.usage = "ops|tolerances|OP",
-	.brief = "show ops, their operands, tolerances",
-	.about = "Prints what is compiled in: the table of ops, the operands of one op with roles and shapes, the tolerances\n"
-		 "with the reason for each.",
+	.usage = "ops|orders|tolerances|devices|OP",
+	.brief = "show ops, operands, reduction orders, tolerances, devices",
+	.about = "Prints what is compiled in: the table of ops, the operands of one op with roles and shapes, the reduction\n"
+		 "orders, the tolerances with the reason for each, and the devices this machine has.",
 	.examples = "  plumb list ops\n  plumb list gdn_recurrence\n  plumb list tolerances",
 	.run = run,
 };
