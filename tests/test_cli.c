@@ -246,6 +246,19 @@ START_TEST(run_command)
 	ck_assert_int_eq(strspn(r.out, "0123456789,"), strlen(r.out) - 1);
 	plumb(&r, "run --checkpoint " CHECKPOINT " --tokens 5,17,42 --steps 4 --policy bf16 --threads 1 --page-seed 9");
 	expect(&r, 0);
+	/* every way to run gives the same ids: op by op, as a graph, guarded, mixed */
+	static const char *const ways[] = {
+		"--mode twin", "--set opt", "--set opt --seed 4", "--device simt", "--set opt --guard", "--op moe_router=opt",
+	};
+	char first[256];
+	plumb(&r, "run --checkpoint " CHECKPOINT " --tokens 5,17,42,99 --steps 5");
+	expect(&r, 0);
+	snprintf(first, sizeof first, "%.200s", r.out);
+	for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+		plumb(&r, "run --checkpoint " CHECKPOINT " --tokens 5,17,42,99 --steps 5 %s", ways[i]);
+		expect(&r, 0);
+		ck_assert_msg(strcmp(r.out, first) == 0, "%s: %s, expected %s", ways[i], r.out, first);
+	}
 	static const char *const wrong[][2] = {
 		{"--tokens 5,320", "320"}, {"--tokens 5,,7", "--tokens"}, {"--tokens 5,-1", "--tokens"}, {"--tokens ,", "--tokens"},
 		{"--tokens 99999999999", "--tokens"}, {"", "--tokens"}, {"--tokens 1 --capacity 100000", "capacity"},

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "opt/graph.h"
 #include "tools/commands.h"
 #include "tools/progress.h"
 #include "tools/session.h"
@@ -14,10 +15,20 @@ struct run_command {
 	bool stop_at_eos;
 };
 
-/* Decode greedily after the prompt and print one id a line of commas. */
-static int decode(const struct run_command *c, const struct session *s, struct plumb_decoder *d, const int32_t *prompt,
-	int64_t count, struct plumb_error *err)
+/* One more token: as a captured graph where everything runs from the opt set, else op by op. */
+static int step(struct plumb_decoder *d, struct plumb_graph *graph, int32_t token, int32_t *next, struct plumb_error *err)
 {
+	int status = graph ? plumb_graph_step(graph, token, next, err) : plumb_decoder_step(d, &token, 1, err);
+	if (status == PLUMB_OK && !graph)
+		*next = plumb_decoder_tokens(d)[0];
+	return status;
+}
+
+/* Decode greedily after the prompt and print the ids in one line, with commas between. */
+static int decode(const struct run_command *c, const struct session *s, struct plumb_decoder *d, struct plumb_graph *graph,
+	const int32_t *prompt, int64_t count, struct plumb_error *err)
+{
+	int32_t next = 0;
 	struct progress progress;
 	int status = PLUMB_OK;
 
@@ -26,8 +37,9 @@ static int decode(const struct run_command *c, const struct session *s, struct p
 		status = plumb_decoder_step(d, prompt + t, count - t < 64 ? count - t : 64, err);
 		progress_step(&progress, t + 64 < count ? t + 64 : count, count + c->steps, "token");
 	}
+	if (status == PLUMB_OK)
+		next = plumb_decoder_tokens(d)[plumb_decoder_rows(d) - 1];
 	for (int64_t i = 0; i < c->steps && status == PLUMB_OK; i++) {
-		int32_t next = plumb_decoder_tokens(d)[plumb_decoder_rows(d) - 1];
 		if (next < 0)
 			status = plumb_fail(err, PLUMB_MISMATCH, "every logit after token %lld is NaN", (long long)(count + i - 1));
 		if (status != PLUMB_OK)
@@ -37,7 +49,7 @@ static int decode(const struct run_command *c, const struct session *s, struct p
 		fflush(stdout);
 		if ((c->stop_at_eos && next == s->model->cfg.eos) || i + 1 == c->steps)
 			break;
-		status = plumb_decoder_step(d, &next, 1, err);
+		status = step(d, graph, next, &next, err);
 		progress_step(&progress, count + i + 1, count + c->steps, "token");
 	}
 	progress_end(&progress);
@@ -62,6 +74,7 @@ static int run(int argc, char **argv)
 	struct plumb_error err = {""};
 	struct session session = {0};
 	struct plumb_decoder *decoder = NULL;
+	struct plumb_graph *graph = NULL;
 	struct plumb_decoder_options o = {0};
 	int32_t *prompt = NULL;
 	int64_t count = 0;
@@ -86,10 +99,13 @@ static int run(int argc, char **argv)
 	}
 	if (status == PLUMB_OK)
 		plumb_decoder_run_through(decoder, session_runner(&session));
+	if (status == PLUMB_OK && session.all_opt && !session.guard)
+		status = plumb_graph_create(decoder, session.device, &graph, &err);
 	if (status == PLUMB_OK)
-		status = decode(&c, &session, decoder, prompt, count, &err);
+		status = decode(&c, &session, decoder, graph, prompt, count, &err);
 	if (status != PLUMB_OK)
 		fprintf(stderr, "plumb run: %s\n", err.text);
+	plumb_graph_destroy(graph);
 	plumb_decoder_destroy(decoder);
 	session_close(&session);
 	free(prompt);

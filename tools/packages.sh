@@ -1,16 +1,16 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Install what building Plumb needs, if it is missing: Debian 12, Ubuntu 24.04 and their relatives. Says nothing when all is
-# there. As another user than root it asks through sudo.
+# there. As another user than root it asks through sudo. usage: tools/packages.sh [MORE_PACKAGES ...]
 set -eu
 
-packages="gcc g++ cmake ninja-build pkg-config libhdf5-dev libopenblas-dev libcjson-dev check"
+packages="gcc g++ cmake ninja-build pkg-config libhdf5-dev libopenblas-dev libcjson-dev check $*"
 missing=""
 for p in $packages; do
 	dpkg-query -W -f='${Status}' "$p" 2>/dev/null | grep -q 'install ok installed' || missing="$missing $p"
 done
 # a compiler or cmake from elsewhere serves as well
-for tool in gcc g++ cmake ninja:ninja-build pkg-config; do
+for tool in gcc g++ cmake ninja:ninja-build pkg-config clang aarch64-linux-gnu-g++:g++-aarch64-linux-gnu qemu-aarch64:qemu-user; do
 	if command -v "${tool%%:*}" >/dev/null 2>&1; then
 		missing=$(printf '%s ' $missing | sed "s/\\(^\\| \\)${tool##*:} / /")
 	fi

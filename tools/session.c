@@ -146,6 +146,7 @@ int session_open(const struct set_options *o, struct session *s, struct plumb_er
 	status = plumb_plan_create(&s->model->cfg, base, &s->plan, err);
 	for (int i = 0; i < o->op.count && status == PLUMB_OK; i++)
 		status = bind_op(s, o->op.item[i], &bindings, err);
+	s->all_opt = o->set && strcmp(o->set, "opt") == 0 && o->op.count == 0;
 	if (status == PLUMB_OK)
 		status = make_guard(o, s, err);
 	if (status == PLUMB_OK)

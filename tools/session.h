@@ -14,6 +14,7 @@ struct session {
 	const struct plumb_model *model;
 	struct plumb_plan plan;
 	struct plumb_device *device;   /* NULL: nothing runs from the opt set */
+	bool all_opt;                  /* every op of every layer runs from the opt set */
 	struct plumb_guard *guard;     /* NULL: not asked for */
 	struct plumb_runner runner;    /* of the guard */
 	char describes[256]; /* "set opt on simt, seed 0; policy f32" and the like */
