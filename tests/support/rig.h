@@ -17,6 +17,8 @@
 #include "core/numeric.h"
 #include "core/op.h"
 #include "opt/device.h"
+#include "opt/mirror.h"
+#include "opt/opt.h"
 
 /* 1 under AddressSanitizer, where a run takes some ten times as long. */
 #if defined(__SANITIZE_ADDRESS__)
@@ -324,6 +326,40 @@ static inline void rig_devices_close(void)
 	for (int d = 0; d < RIG_DEVICES; d++)
 		if (rig_devices[d])
 			plumb_device_close(rig_devices[d]);
+	plumb_device_close(rig_gpu);
+}
+
+/* PLUMB_TEST_DEVICE=cuda: the GPU, opened at the first use; else NULL. */
+static struct plumb_device *rig_gpu;
+static inline struct plumb_device *rig_cuda(struct rig *r)
+{
+	const char *wanted = getenv("PLUMB_TEST_DEVICE");
+	if (!rig_gpu && wanted && strcmp(wanted, "cuda") == 0)
+		ck_assert_msg(plumb_device_open(PLUMB_DEVICE_CUDA, NULL, &rig_gpu, &r->err) == PLUMB_OK, "%s", r->err.text);
+	return rig_gpu;
+}
+
+/* An opt function as it runs on a device with its own memory. */
+static inline plumb_op_fn *rig_mirrored(plumb_op_fn *opt)
+{
+	for (int op = 0; op < PLUMB_OP_COUNT; op++)
+		if (plumb_opt_set.op[op] == opt)
+			return plumb_opt_mirrored_set.op[op];
+	ck_abort_msg("not a function of the opt set");
+	return NULL;
+}
+
+/* The same bits on the GPU, four times. */
+static inline void rig_agree_cuda(struct rig *r, plumb_op_fn *opt, const void *args, const unsigned char *want)
+{
+	for (int i = 0; rig_cuda(r) && i < 4; i++) {
+		r->env.device = rig_cuda(r);
+		unsigned char *got = rig_run(r, rig_mirrored(opt), args, i % 2, "opt on cuda");
+		r->env.device = NULL;
+		rig_same(r, want, got, "opt on cuda");
+		free(got);
+		ck_assert_msg(plumb_device_forget(rig_gpu, &r->err) == PLUMB_OK, "%s", r->err.text);
+	}
 }
 
 /* Twin under both poisons, then opt on simt under `seeds` schedules (beginning with another at every call), all equal
@@ -352,6 +388,7 @@ static inline unsigned char *rig_agree(struct rig *r, plumb_op_fn *twin, plumb_o
 		rig_same(r, want, got, who);
 		free(got);
 	}
+	rig_agree_cuda(r, opt, args, want);
 	return want;
 }
 
