@@ -36,11 +36,12 @@ endif()
 
 # Kernels for H200 and GB10: the two machines come from these options, not from CMake's list of architectures. Only the
 # top folder can enable a language for the others.
+set(PLUMB_NVCC_NUMERICS --fmad=false -prec-div=true -prec-sqrt=true)
 if(PLUMB_CUDA)
   set(CMAKE_CUDA_ARCHITECTURES OFF)
   set(CMAKE_CUDA_STANDARD 17)
   set(CMAKE_CUDA_STANDARD_REQUIRED ON)
   enable_language(CUDA)
-  set(PLUMB_NVCC_OPTIONS --fmad=false -prec-div=true -prec-sqrt=true -Werror=all-warnings
+  set(PLUMB_NVCC_OPTIONS ${PLUMB_NVCC_NUMERICS} -Werror=all-warnings
     "SHELL:-gencode arch=compute_90,code=sm_90" "SHELL:-gencode arch=compute_121,code=sm_121")
 endif()

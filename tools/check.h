@@ -10,6 +10,7 @@
 #include "core/tolerance.h"
 #include "golden/golden.h"
 #include "golden/layout.h"
+#include "tools/check_bounds.h"
 
 /* What an item compares. */
 enum check_kind {
@@ -74,6 +75,7 @@ struct check_options {
 	enum plumb_ties ties;
 	uint64_t page_seed;
 	int first_layer, last_layer; /* of the items compared; L includes the outside */
+	bool bounds;                 /* judge every call by its error bound too */
 	bool progress;               /* on standard error, after two seconds */
 	const char *label;           /* for the progress line */
 };
@@ -87,6 +89,7 @@ struct check_view {
 	int64_t elements;          /* numbers compared */
 	int64_t tied_rows, explained_rows;
 	struct plumb_digest digest; /* of all that the set wrote, before anything was put in its place */
+	struct check_bounds *bounds; /* NULL: not asked for */
 	double seconds;
 };
 
@@ -103,7 +106,7 @@ int check_view_run(
 	const struct check_options *options, enum plumb_view view, struct check_view *out, struct plumb_error *err);
 void check_view_free(struct check_view *view);
 
-/* PLUMB_OK when the view compared at least one tensor and all expected items passed. */
+/* PLUMB_OK when the view compared at least one tensor, all expected items passed, and so did the bounds, if asked for. */
 int check_view_status(const struct check_view *view);
 
 #endif

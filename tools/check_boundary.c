@@ -3,11 +3,9 @@
  * differ in the local view, the reference computes the op once more without the last rounding, and each such element is
  * judged by how near that value lies to the boundary. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/numeric.h"
-#include "ref/ref.h"
 #include "tools/check_internal.h"
 
 static bool active(const struct check_run *run)
@@ -15,89 +13,24 @@ static bool active(const struct check_run *run)
 	return run->options->policy == PLUMB_POLICY_BF16 && run->view->view == PLUMB_VIEW_LOCAL;
 }
 
-static int64_t operand_count(const struct plumb_call *call, const struct plumb_operand *o)
-{
-	struct plumb_extent extent = {.T = call->T, .capacity = call->env->capacity};
-	return plumb_shape_count(o->shape, call->env->cfg, &extent);
-}
-
-static void *operand_pointer(const void *args, const struct plumb_operand *o)
-{
-	void *p;
-	memcpy(&p, (const char *)args + o->offset, sizeof p);
-	return p;
-}
-
 int check_boundary_before(struct check_run *run, const struct plumb_call *call)
 {
-	const struct plumb_op_info *info = &plumb_ops[call->op];
-	int n = 0;
-
-	if (!active(run))
-		return PLUMB_OK;
-	for (int i = 0; i < info->operands; i++) {
-		const struct plumb_operand *o = &info->operand[i];
-		if (o->role != PLUMB_STATE || o->kind != PLUMB_KIND_F32 || n == CHECK_MAX_STATES)
-			continue;
-		size_t bytes = (size_t)operand_count(call, o) * sizeof(float);
-		float *copy = realloc(run->before[n], bytes);
-		if (!copy)
-			return plumb_fail(run->err, PLUMB_BAD_INPUT, "out of memory for a copy of %s", o->name);
-		run->before[n++] = memcpy(copy, operand_pointer(call->args, o), bytes);
-	}
-	return PLUMB_OK;
+	return active(run) ? check_second_keep(&run->second, call, run->err) : PLUMB_OK;
 }
 
-static int replace(void *args, const struct plumb_operand *o, void *pointer)
-{
-	memcpy((char *)args + o->offset, &pointer, sizeof pointer);
-	return pointer ? PLUMB_OK : PLUMB_BAD_INPUT;
-}
-
-/* The output `name` of the call, computed by the oracle from the same inputs without its last rounding: malloc'ed, or NULL
- * with run->err set. Rows appended to caches are written again with the same values. */
-static float *unrounded(struct check_run *run, const struct plumb_call *call, const char *name)
+/* The output `name` of the call, computed by the oracle from the same inputs without its last rounding: valid until the
+ * next call, or NULL with run->err set. */
+static const float *unrounded(struct check_run *run, const struct plumb_call *call, const char *name)
 {
 	const struct plumb_op_info *info = &plumb_ops[call->op];
-	struct plumb_env env = *call->env;
-	void *scratch[16] = {0};
-	void *args = malloc(info->args_size);
-	float *result = NULL;
-	int n = 0, states = 0, status = args ? PLUMB_OK : PLUMB_BAD_INPUT;
 
-	if (args)
-		memcpy(args, call->args, info->args_size);
-	for (int i = 0; i < info->operands && status == PLUMB_OK; i++) {
-		const struct plumb_operand *o = &info->operand[i];
-		if (!operand_pointer(call->args, o))
-			continue;
-		if (o->role == PLUMB_OUT) {
-			scratch[n] = calloc((size_t)operand_count(call, o), sizeof(int64_t));
-			status = replace(args, o, scratch[n]);
-			if (strcmp(o->name, name) == 0)
-				result = scratch[n];
-			n++;
-		} else if (o->role == PLUMB_STATE && o->kind == PLUMB_KIND_F32) {
-			size_t bytes = (size_t)operand_count(call, o) * sizeof(float);
-			scratch[n] = malloc(bytes);
-			if (scratch[n])
-				memcpy(scratch[n], run->before[states++], bytes);
-			status = replace(args, o, scratch[n]);
-			n++;
-		}
-	}
-	env.unrounded = true;
-	env.device = NULL;
-	env.err = run->err;
-	if (status == PLUMB_OK)
-		status = plumb_ref_oracle.op[call->op](&env, args);
-	else
-		plumb_fail(run->err, PLUMB_BAD_INPUT, "out of memory for a second evaluation of %s", info->name);
-	for (int i = 0; i < n; i++)
-		if (scratch[i] != result || status != PLUMB_OK)
-			free(scratch[i]);
-	free(args);
-	return status == PLUMB_OK ? result : NULL;
+	if (check_second_run(&run->second, call, true, run->err) != PLUMB_OK)
+		return NULL;
+	check_second_undo(&run->second, call);
+	for (int i = 0; i < info->operands; i++)
+		if (strcmp(info->operand[i].name, name) == 0)
+			return run->second.scratch[i];
+	return NULL;
 }
 
 /* The bf16 neighbour of x in the direction of y; both are bf16 values, x != y. */
@@ -142,7 +75,7 @@ static void judge(struct check_boundary *b, int64_t index, float ours, float gol
 int check_boundary_rows(struct check_run *run, const struct plumb_call *call, struct check_item *item, const float *ours,
 	const float *golden, int64_t first, int64_t count)
 {
-	float *exact = NULL;
+	const float *exact = NULL;
 
 	/* ids have no rounding; a second gather would advance the history */
 	if (!active(run) || call->op == PLUMB_PLE_EMBED || call->op == PLUMB_EMBED)
@@ -155,7 +88,6 @@ int check_boundary_rows(struct check_run *run, const struct plumb_call *call, st
 			return PLUMB_BAD_INPUT;
 		judge(&item->boundary, first + i, ours[i], golden[i], (double)exact[i]);
 	}
-	free(exact);
 	return PLUMB_OK;
 }
 

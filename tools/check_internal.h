@@ -4,9 +4,8 @@
 #define PLUMB_TOOLS_CHECK_INTERNAL_H
 
 #include "tools/check.h"
+#include "tools/check_second.h"
 #include "tools/progress.h"
-
-enum { CHECK_MAX_STATES = 4 };
 
 struct check_run {
 	const struct check_options *options;
@@ -14,8 +13,7 @@ struct check_run {
 	struct plumb_decoder *decoder;
 	struct plumb_error *err;
 	struct progress *progress;
-	/* state operands as they were before the call, for the reference's second evaluation */
-	float *before[CHECK_MAX_STATES];
+	struct check_second second; /* the reference's second evaluation of the running call */
 };
 
 /* The item of a source at a layer, or NULL when the golden has no such dataset. */

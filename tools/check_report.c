@@ -185,6 +185,8 @@ static void print_view(const struct check_report *r, const struct check_view *v)
 	}
 	print_boundary(v);
 	print_failures(v);
+	if (v->bounds)
+		check_bounds_print(v->bounds);
 }
 
 /* Of all views together. */
@@ -219,6 +221,8 @@ void check_report_print(const struct check_report *r)
 			good ? output_good() : output_bad(), good ? "pass" : "FAIL", output_plain(), plumb_view_name(v->view),
 			v->compared, v->floats, (long long)v->elements, v->failed, (long long)v->tied_rows,
 			(long long)v->explained_rows, v->seconds);
+		if (v->bounds)
+			check_bounds_print_line(v->bounds);
 	}
 	if (r->digest)
 		printf("digest  %s\n", digest_of(r, text));
@@ -341,6 +345,8 @@ int check_report_json(const struct check_report *r, const char *path, struct plu
 		for (int j = 0; j < v->items; j++)
 			if (v->item[j].expected)
 				add_item(items, r, &v->item[j]);
+		if (v->bounds)
+			check_bounds_json(v->bounds, o);
 	}
 	char *json = cJSON_Print(root);
 	cJSON_Delete(root);
@@ -406,6 +412,8 @@ int check_report_junit(const struct check_report *r, const char *path, struct pl
 			fprintf(f, "\"/></testcase>\n");
 		}
 		fprintf(f, " </testsuite>\n");
+		if (v->bounds)
+			check_bounds_junit(v->bounds, plumb_view_name(v->view), f);
 	}
 	fprintf(f, "</testsuites>\n");
 	bool good = !ferror(f);

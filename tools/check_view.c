@@ -241,16 +241,29 @@ static bool writes(const struct plumb_golden_source *s, const struct plumb_call 
 		s->form != PLUMB_GOLDEN_STATE;
 }
 
+/* Whether the bounds of a call are asked for. */
+static bool judged(const struct check_run *run, const struct plumb_call *call)
+{
+	return run->view->bounds && in_range(run->options, call->layer);
+}
+
 static int before(void *self, const struct plumb_call *call)
 {
-	return check_boundary_before(self, call);
+	struct check_run *run = self;
+	return judged(run, call) ? check_second_keep(&run->second, call, run->err) : check_boundary_before(run, call);
+}
+
+/* Before anything that the call wrote is put right. */
+static int judge(struct check_run *run, const struct plumb_call *call)
+{
+	return judged(run, call) ? check_bounds_call(run->view->bounds, &run->second, call, run->err) : PLUMB_OK;
 }
 
 static int after(void *self, const struct plumb_call *call)
 {
 	struct check_run *run = self;
 	int64_t tokens = plumb_golden_tokens(run->options->golden);
-	int status = PLUMB_OK;
+	int status = judge(run, call);
 
 	plumb_digest_call(&run->view->digest, call);
 	for (int i = 0; i < plumb_golden_source_count && status == PLUMB_OK; i++) {
@@ -277,12 +290,12 @@ static int after(void *self, const struct plumb_call *call)
 	return status;
 }
 
-/* While nothing is compared op by op. */
+/* While nothing is compared with the golden op by op. */
 static int after_digest(void *self, const struct plumb_call *call)
 {
 	struct check_run *run = self;
 	plumb_digest_call(&run->view->digest, call);
-	return PLUMB_OK;
+	return judge(run, call);
 }
 
 /* ---- after the last token ---- */
@@ -374,7 +387,7 @@ static int64_t greedy_tokens(const struct check_options *o)
 static int run_all(struct check_run *run, const int32_t *token)
 {
 	const struct check_options *o = run->options;
-	const struct plumb_observer comparing = {before, after, run}, digesting = {NULL, after_digest, run};
+	const struct plumb_observer comparing = {before, after, run}, digesting = {before, after_digest, run};
 	struct check_item *item;
 	int status;
 
@@ -444,12 +457,13 @@ int check_view_run(
 		token[t] = (int32_t)plumb_golden_input_ids(options->golden)[t];
 	if (status == PLUMB_OK)
 		status = make_items(options, view, out, err);
+	if (status == PLUMB_OK && options->bounds && !(out->bounds = check_bounds_create(options->model->cfg.layers, err)))
+		status = PLUMB_BAD_INPUT;
 	if (status == PLUMB_OK)
 		status = plumb_decoder_create(options->model, options->plan, &decoder, &run.decoder, err);
 	if (status == PLUMB_OK)
 		status = run_all(&run, token);
-	for (int i = 0; i < CHECK_MAX_STATES; i++)
-		free(run.before[i]);
+	check_second_free(&run.second);
 	plumb_decoder_destroy(run.decoder);
 	free(token);
 	out->seconds = progress_now() - progress.start;
@@ -464,12 +478,14 @@ void check_view_free(struct check_view *view)
 	for (int i = 0; i < view->items; i++)
 		plumb_golden_tensor_free(&view->item[i].golden);
 	free(view->item);
+	free(view->bounds);
 	memset(view, 0, sizeof *view);
 }
 
 int check_view_status(const struct check_view *view)
 {
-	return view->compared >= 1 && view->failed == 0 ? PLUMB_OK : PLUMB_MISMATCH;
+	bool bounded = !view->bounds || check_bounds_status(view->bounds) == PLUMB_OK;
+	return view->compared >= 1 && view->failed == 0 && bounded ? PLUMB_OK : PLUMB_MISMATCH;
 }
 
 /* ---- golden and model belong together ---- */

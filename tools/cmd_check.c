@@ -13,7 +13,7 @@
 struct check_command {
 	struct set_options set;
 	const char *view, *json, *junit, *tolerances;
-	bool verbose, quiet, no_colour, digest;
+	bool verbose, quiet, no_colour, digest, bounds;
 };
 
 /* transformers on the CPU breaks ties as torch.topk does. */
@@ -42,7 +42,7 @@ static int compare_and_report(const struct check_command *c, const char *path, s
 	char producer_line[160];
 	struct check_options o = {
 		.model = session->model, .plan = &session->plan, .runner = session_runner(session), .golden = golden, .tolerances = tolerances,
-		.page_seed = (uint64_t)c->set.page_seed, .progress = !c->quiet,
+		.page_seed = (uint64_t)c->set.page_seed, .progress = !c->quiet, .bounds = c->bounds,
 	};
 	struct check_report report = {
 		.golden = path, .checkpoint = c->set.checkpoint, .set = session->describes,
@@ -98,6 +98,7 @@ static int run(int argc, char **argv)
 		{"--json", "FILE", OPTION_TEXT, &c.json, "write everything that was measured; '-' is standard output"},
 		{"--junit", "FILE", OPTION_TEXT, &c.junit, "write a JUnit report, one test case a tensor"},
 		{"--digest", NULL, OPTION_FLAG, &c.digest, "print one digest of everything the set wrote; equal digests are equal bits"},
+		{"--bounds", NULL, OPTION_FLAG, &c.bounds, "judge every op of the run by its derived error bound as well: ratio, rms, bias"},
 		{"--verbose", NULL, OPTION_FLAG, &c.verbose, "one line a tensor instead of one a layer and stage"},
 		{"--quiet", NULL, OPTION_FLAG, &c.quiet, "the verdict only"},
 		{"--no-color", NULL, OPTION_FLAG, &c.no_colour, "no colours on a terminal either (NO_COLOR does the same)"},
@@ -142,6 +143,7 @@ const struct command command_check = {
 	.examples = "  plumb check golden/tiny/tiny.h5 --checkpoint golden/tiny/checkpoint\n"
 		    "  plumb check tiny.h5 --checkpoint DIR --policy bf16 --view local --verbose\n"
 		    "  plumb check tiny.h5 --checkpoint DIR --set opt --digest\n"
+		    "  plumb check tiny.h5 --checkpoint DIR --set opt --bounds\n"
 		    "  plumb check tiny.h5 --checkpoint DIR --op gdn_recurrence@0-2=opt --guard\n"
 		    "  plumb check tiny.h5 --checkpoint DIR --layers 3 --json report.json --junit report.xml",
 	.run = run,

@@ -9,12 +9,17 @@ cd "$(dirname "$0")/.."
 sh tools/packages.sh g++-aarch64-linux-gnu qemu-user
 
 native=${1:-}
-dir=${PLUMB_CROSS_DIR:-$PWD/build/aarch64}
+if [ -n "$native" ] && [ ! -x "$native/tools/plumb" ]; then
+	echo "cross.sh: $native has no tools/plumb" >&2
+	exit 2
+fi
+dir=${PLUMB_CROSS_DIR:-build/aarch64}
+mkdir -p "$dir"
+dir=$(cd "$dir" && pwd)
 sysroot=$dir/sysroot apt=$dir/apt build=$dir/build
 golden="golden/tiny/tiny.h5 --checkpoint golden/tiny/checkpoint"
 packages="libc6-dev libstdc++6 libgomp1 libhdf5-dev libopenblas-dev libcjson-dev check"
 log=$dir/log
-mkdir -p "$dir"
 
 or_show_log() { # or_show_log WHAT: the last lines of the log, and out
 	tail -n 40 "$log" >&2
@@ -60,10 +65,6 @@ if [ -z "$native" ]; then
 	echo "cross.sh: native build"
 	native=build/release
 	{ cmake --preset release && cmake --build --preset release --target plumb; } >"$log" 2>&1 || or_show_log "the native build"
-fi
-if [ ! -x "$native/tools/plumb" ]; then
-	echo "cross.sh: $native has no tools/plumb" >&2
-	exit 2
 fi
 # what the linker made, so that a native program can never be compared with itself
 file_machine() { od -An -tu2 -j18 -N2 "$1" | tr -d ' '; }

@@ -15,6 +15,12 @@ for tool in gcc g++ cmake ninja:ninja-build pkg-config clang aarch64-linux-gnu-g
 		missing=$(printf '%s ' $missing | sed "s/\\(^\\| \\)${tool##*:} / /")
 	fi
 done
+# and so does a library that pkg-config finds, as on systems without these packages
+for library in check libcjson:libcjson-dev openblas:libopenblas-dev hdf5:libhdf5-dev hdf5-serial:libhdf5-dev; do
+	if [ -n "$missing" ] && pkg-config --exists "${library%%:*}" 2>/dev/null; then
+		missing=$(printf '%s ' $missing | sed "s/\\(^\\| \\)${library##*:} / /")
+	fi
+done
 missing=$(printf '%s ' $missing | sed 's/^ *//; s/ *$//')
 [ -n "$missing" ] || exit 0
 if ! command -v apt-get >/dev/null 2>&1; then

@@ -319,6 +319,7 @@ static inline void rig_same(const struct rig *r, const unsigned char *want, cons
 /* The devices of a program, one a schedule, kept open: their stacks are what costs. rig_devices_close at the end. */
 enum { RIG_DEVICES = 6 };
 static struct plumb_device *rig_devices[RIG_DEVICES];
+static struct plumb_device *rig_gpu;
 static const uint64_t rig_seeds[RIG_DEVICES] = {0, 1, 17, 4096, 77, UINT64_MAX};
 
 static inline void rig_devices_close(void)
@@ -330,7 +331,6 @@ static inline void rig_devices_close(void)
 }
 
 /* PLUMB_TEST_DEVICE=cuda: the GPU, opened at the first use; else NULL. */
-static struct plumb_device *rig_gpu;
 static inline struct plumb_device *rig_cuda(struct rig *r)
 {
 	const char *wanted = getenv("PLUMB_TEST_DEVICE");
