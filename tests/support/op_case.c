@@ -437,6 +437,7 @@ bool op_case_check(
 {
 	struct op_result oracle = {{NULL}}, twin = {{NULL}};
 	bool ok = op_case_run(c, "oracle", plumb_ref_oracle.op[c->op], NULL, PLUMB_POISON_LARGE, &oracle, text) &&
+		  op_case_bounded(c, "oracle", NULL, text) &&
 		  op_case_run(c, "twin", plumb_ref_twin.op[c->op], NULL, PLUMB_POISON_NAN, &twin, text) &&
 		  op_case_near(c, &oracle, &twin, "twin against oracle", text);
 

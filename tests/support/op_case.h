@@ -17,6 +17,7 @@
 #include "core/ops/ple.h"
 #include "core/weight.h"
 #include "opt/device.h"
+#include "ref/bound.h"
 
 enum { OP_CASE_OPERANDS = 16, OP_CASE_TEXT = 1024 };
 
@@ -71,7 +72,7 @@ struct op_case {
 	int operands;
 	float span;   /* magnitude of activations */
 	float zeros;  /* part of them that is zero, of either sign */
-	double worst; /* largest error of twin against oracle, as a part of the bound */
+	struct plumb_bound_result *bounds; /* op_case_near adds its measurements to it; NULL: to nothing */
 };
 
 /* Make the case; options NULL: all from the seed. Inputs are filled with valid data. */
@@ -102,7 +103,12 @@ void op_result_free(struct op_result *r);
 bool op_case_same(struct op_case *c, const struct op_result *a, const struct op_result *b, const char *what,
 	char text[OP_CASE_TEXT]);
 
-/* result is as near to the oracle's as the op's bound demands (tests/support/op_bound.c). False with text. */
+/* Measure what the last run left in the operands by the op's error bound (ref/bound.h) and add it to sum (may be NULL).
+ * False, with text, when an element of this call is beyond its bound. */
+bool op_case_bounded(struct op_case *c, const char *what, struct plumb_bound_result *sum, char text[OP_CASE_TEXT]);
+
+/* The values of result are within the op's error bound; it chose as the oracle did, or within what rounding explains;
+ * other integers are equal. False with text. */
 bool op_case_near(struct op_case *c, const struct op_result *oracle, const struct op_result *result, const char *what,
 	char text[OP_CASE_TEXT]);
 
@@ -111,7 +117,7 @@ bool op_case_near(struct op_case *c, const struct op_result *oracle, const struc
 bool op_case_agree(
 	struct op_case *c, plumb_op_fn *opt, struct plumb_device *const *device, int devices, char text[OP_CASE_TEXT]);
 
-/* The same, and the twin is near the oracle. */
+/* The same, and the twin is within the error bound and chooses as the oracle does. */
 bool op_case_check(
 	struct op_case *c, plumb_op_fn *opt, struct plumb_device *const *device, int devices, char text[OP_CASE_TEXT]);
 

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/* What the bounds of several stages are made of: reductions of a declared depth, projections, norms, rope, softmax. */
+#ifndef PLUMB_REF_BOUND_PARTS_H
+#define PLUMB_REF_BOUND_PARTS_H
+
+#include "core/cache.h"
+#include "core/op.h"
+#include "core/order.h"
+#include "core/weight.h"
+#include "ref/bound.h"
+
+/* sum_k a[k]*b[k] by fmaf, an element passing depth roundings: gamma_depth * sum |a||b|, the errors of a and b, and one
+ * smallest step a product, for products that underflow. */
+struct plumb_ball bound_dot(const struct plumb_ball *a, const struct plumb_ball *b, int64_t n, int depth);
+
+/* sum_k a[k] by plain additions. */
+struct plumb_ball bound_sum(const struct plumb_ball *a, int64_t n, int depth);
+
+/* y[t, n] = row n of w . x[t] before its rne, split(S, 256) with call_rows rows. x: (T, K), y: (T, N). */
+int bound_linear(const struct plumb_env *env, const struct plumb_weight *w, const struct plumb_ball *x, int64_t T,
+        int64_t call_rows, struct plumb_ball *y);
+
+/* The same of stored values: x (T, K) f32. */
+int bound_linear_of(const struct plumb_env *env, const struct plumb_weight *w, const float *x, int64_t T,
+        int64_t call_rows, struct plumb_ball *y);
+
+/* 1/sqrt(mean x^2 + eps), the squares strided(width). */
+struct plumb_ball bound_inverse_rms(const struct plumb_env *env, const struct plumb_ball *x, int64_t n, int width);
+
+/* y = (x*r)*(1 + w) of model-spec 2.1 before its rne; y may be x. */
+void bound_norm(const struct plumb_env *env, const struct plumb_ball *x, const float *w, int64_t n, int width,
+        struct plumb_ball *y);
+
+/* x (n), already rounded, rotated by a row of the rope table; y is what is stored (ball_out); y may be x. */
+void bound_rope(
+        const struct plumb_env *env, const struct plumb_ball *x, const float *rope, int64_t n, struct plumb_ball *y);
+
+/* exp(s[i] - max) in place and their sum, strided(256). An error of the maximum itself drops out of every quotient of
+ * two of these, so only what it does to the rounding of s[i] - max is counted. */
+struct plumb_ball bound_exponentials(struct plumb_ball *s, int64_t n);
+
+/* Stored values as balls, a small weight decoded, memory: malloc'ed, or NULL with env->err set. */
+struct plumb_ball *bound_balls(const struct plumb_env *env, const float *x, int64_t n);
+struct plumb_ball *bound_scratch(const struct plumb_env *env, int64_t n);
+float *bound_matrix(const struct plumb_env *env, const struct plumb_weight *w);
+
+/* What a cache gives back of a value that was put into it. */
+float bound_cached(const struct plumb_cache *cache, float value);
+
+void bound_exact_copy(const float *x, int64_t n, struct plumb_ball *y);
+
+plumb_bound_fn embed_bound;
+plumb_bound_fn ple_embed_bound, ple_gate_bound, ple_conv_bound;
+plumb_bound_fn hc_norm_down_bound, hc_up_mix_bound, hc_inject_bound;
+plumb_bound_fn gdn_in_proj_bound, gdn_conv_bound, gdn_recurrence_bound, gdn_norm_gate_bound, gdn_out_proj_bound;
+plumb_bound_fn attn_in_proj_bound, attn_qk_rope_bound, attn_decode_bound, attn_gate_bound, attn_out_proj_bound;
+plumb_bound_fn qsa_project_bound, qsa_score_bound, qsa_select_bound;
+plumb_bound_fn moe_router_bound, moe_gate_up_bound, moe_down_bound;
+plumb_bound_fn lm_head_bound, argmax_bound;
+
+#endif
