@@ -224,9 +224,11 @@ static void bind_attention(struct binder *b, struct plumb_attention_weights *w, 
 /* Rows [first, first + rows) of a stack, counted through all its matrices. */
 static struct plumb_weight slice(const struct plumb_weight *stacked, int64_t first, int64_t rows)
 {
-	size_t row_bytes = plumb_format_row_bytes(stacked->format, stacked->cols);
-	return (struct plumb_weight){
-		stacked->format, rows, stacked->cols, (const unsigned char *)stacked->data + (size_t)first * row_bytes};
+	struct plumb_weight part = *stacked;
+	part.rows = rows;
+	part.data = (const unsigned char *)stacked->data +
+		    (size_t)first * plumb_format_row_bytes(stacked->format, stacked->cols);
+	return part;
 }
 
 /* All experts in two tensors (no .weight at the end), the rows of gate before those of up. */

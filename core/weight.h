@@ -22,6 +22,7 @@ enum plumb_format {
 };
 
 enum {
+	PLUMB_PLAIN_FORMATS = PLUMB_FP8_ROW, /* formats below this have no scales: what plumb_encode and caches take */
 	PLUMB_FP8_BLOCK_SIZE = 128, /* rows and columns */
 	PLUMB_NVFP4_GROUP = 16,     /* columns; the last group of a row may be partial */
 };
@@ -49,14 +50,17 @@ const char *plumb_format_name(enum plumb_format format);
 /* Bytes of one row of cols values. */
 size_t plumb_format_row_bytes(enum plumb_format format, int64_t cols);
 
-/* Bytes of the whole matrix. */
+/* Bytes of what data and scale point to, and of both together. global is part of the struct and not counted. */
+size_t plumb_weight_data_bytes(const struct plumb_weight *w);
+size_t plumb_weight_scale_bytes(const struct plumb_weight *w);
 size_t plumb_weight_bytes(const struct plumb_weight *w);
 
-/* Decode row n, columns [k0, k0 + count), to binary32 (exact for every format here).
- * out: (count) f32. The caller keeps 0 <= n < rows and k0 + count <= cols. */
+/* Decode row n, columns [k0, k0 + count), to binary32: the values defined above, whatever range they are asked for in.
+ * out: (count) f32. The caller keeps 0 <= n < rows, 0 <= k0 and k0 + count <= cols. The two NaN codes of e4m3 give NaN. */
 void plumb_weight_row(const struct plumb_weight *w, int64_t n, int64_t k0, int64_t count, float *out);
 
-/* Decode an array of count stored values to binary32 and back (round to nearest even). */
+/* Decode an array of count stored values to binary32 and back (round to nearest even). For f32, f16 and bf16 only: the
+ * other formats have scales (plumb_weight_row, core/quantise.h), and out is left as it is. */
 void plumb_decode(enum plumb_format format, const void *in, int64_t count, float *out);
 void plumb_encode(enum plumb_format format, const float *in, int64_t count, void *out);
 

@@ -17,7 +17,7 @@ START_TEST(formats)
 	ck_assert_str_eq(plumb_format_name(PLUMB_FORMAT_COUNT), "unknown");
 	ck_assert_uint_eq(plumb_format_row_bytes(PLUMB_F32, 7), 28);
 	ck_assert_uint_eq(plumb_format_row_bytes(PLUMB_BF16, 7), 14);
-	struct plumb_weight w = {PLUMB_F16, 320000000, 160, NULL}; /* past 32 bits */
+	struct plumb_weight w = {.format = PLUMB_F16, .rows = 320000000, .cols = 160}; /* past 32 bits */
 	ck_assert_uint_eq(plumb_weight_bytes(&w), (size_t)320000000 * 320);
 }
 END_TEST
@@ -61,10 +61,11 @@ START_TEST(rows)
 	float source[ROWS * COLS], out[COLS + 1];
 	for (int i = 0; i < ROWS * COLS; i++)
 		source[i] = plumb_round_bf16(0.37f * (float)i - 20);
-	for (int format = 0; format < PLUMB_FORMAT_COUNT; format++) {
+	for (int format = 0; format < PLUMB_PLAIN_FORMATS; format++) {
 		size_t bytes = ROWS * plumb_format_row_bytes((enum plumb_format)format, COLS);
 		unsigned char *stored = malloc(bytes + 1);
-		struct plumb_weight w = {(enum plumb_format)format, ROWS, COLS, stored + 1};
+		struct plumb_weight w = {
+			.format = (enum plumb_format)format, .rows = ROWS, .cols = COLS, .data = stored + 1};
 		ck_assert_uint_eq(plumb_weight_bytes(&w), bytes);
 		plumb_encode(w.format, source, ROWS * COLS, stored + 1);
 		for (int n = 0; n < ROWS; n++) {
@@ -93,7 +94,7 @@ START_TEST(paged_rows)
 {
 	enum { PAGES = 4, PAGE_ROWS = 3, WIDTH = 5, ROWS = 11 };
 	static const int32_t page[PAGES] = {2, 0, 3, 1};
-	for (int format = 0; format < PLUMB_FORMAT_COUNT; format++) {
+	for (int format = 0; format < PLUMB_PLAIN_FORMATS; format++) {
 		size_t row_bytes = plumb_format_row_bytes((enum plumb_format)format, WIDTH);
 		unsigned char *data = calloc(PAGES * PAGE_ROWS, row_bytes);
 		struct plumb_cache cache = {(enum plumb_format)format, data, page, PAGE_ROWS, WIDTH, ROWS};

@@ -68,7 +68,7 @@ static void make_matrices(struct op_case *c, struct op_operand *o, int format)
 	bool bank = o->info->kind == PLUMB_KIND_BANK;
 	int64_t rows = o->dim[bank], cols = o->dim[bank + 1], total = 0;
 	enum plumb_format f = format >= 0 ? (enum plumb_format)format
-					  : (enum plumb_format)op_random_below(&c->random, PLUMB_FORMAT_COUNT);
+					  : (enum plumb_format)op_random_below(&c->random, PLUMB_PLAIN_FORMATS);
 	size_t unit = plumb_format_row_bytes(f, 1), at = 0;
 
 	o->matrices = bank ? o->dim[0] : 1;
@@ -82,7 +82,9 @@ static void make_matrices(struct op_case *c, struct op_operand *o, int format)
 	size_t *start = take((size_t)o->matrices * sizeof *start);
 	for (int64_t i = 0; i < o->matrices; i++) {
 		struct plumb_weight *w = &o->weight[i];
-		*w = (struct plumb_weight){f, total && i == o->matrices - 1 ? total - i * rows : rows, cols, NULL};
+		*w = (struct plumb_weight){.format = f,
+			.rows = total && i == o->matrices - 1 ? total - i * rows : rows,
+			.cols = cols};
 		at += unit * (size_t)(op_random_below(&c->random, 2) ? op_random_below(&c->random, 9) : 0);
 		if (op_random_below(&c->random, 2))
 			at = (at + 15) / 16 * 16; /* where wide loads are possible */
