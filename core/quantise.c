@@ -80,7 +80,7 @@ static void quantise_groups(const struct plumb_weight *w, const float *in, unsig
 int plumb_quantise(const float *in, struct plumb_weight *w, void *data, void *scale, struct plumb_error *err)
 {
 	for (int64_t i = 0; i < w->rows * w->cols; i++)
-		if (!isfinite(in[i]) && w->format >= PLUMB_PLAIN_FORMATS)
+		if (!isfinite(in[i]) && (int)w->format >= PLUMB_PLAIN_FORMATS)
 			return plumb_fail(err, PLUMB_BAD_INPUT, "element [%lld, %lld] is %g, expected a finite number to quantise as %s",
 				(long long)(i / w->cols), (long long)(i % w->cols), (double)in[i],
 				plumb_format_name(w->format));
