@@ -9,173 +9,70 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/bind.h"
+#include "core/quant_config.h"
 #include "core/shards.h"
 
 struct plumb_checkpoint {
 	struct plumb_shards *shards;
 	struct plumb_model model;
-	void **copy; /* aligned copies of tensors whose file does not align them */
+	void **copy; /* (copies) memory of weights that do not lie in the files as they are needed */
 	size_t copies;
 };
 
-/* The first failure is kept in status; after it nothing is bound any more. */
 struct binder {
-	const struct plumb_shards *shards;
+	struct plumb_binder base;
 	const struct plumb_config *cfg;
 	const char *prefix; /* of every tensor but lm_head.weight */
-	bool *bound;        /* (tensors) has a role */
-	struct plumb_checkpoint *checkpoint; /* keeps the copies */
-	struct plumb_error *err;
-	int status;
 };
 
-struct shape {
-	int rank;
-	int64_t dim[3];
-};
-
-static struct shape vector(int64_t n)
+static struct plumb_shape vector(int64_t n)
 {
-	return (struct shape){1, {n}};
+	return (struct plumb_shape){1, {n}};
 }
 
-static struct shape matrix(int64_t rows, int64_t cols)
+static struct plumb_shape matrix(int64_t rows, int64_t cols)
 {
-	return (struct shape){2, {rows, cols}};
+	return (struct plumb_shape){2, {rows, cols}};
 }
 
 /* A depthwise conv has one input channel a group. */
-static struct shape conv(int64_t channels, int64_t taps)
+static struct plumb_shape conv(int64_t channels, int64_t taps)
 {
-	return (struct shape){3, {channels, 1, taps}};
+	return (struct plumb_shape){3, {channels, 1, taps}};
 }
 
-static struct shape stack(int64_t count, int64_t rows, int64_t cols)
+static struct plumb_shape stack(int64_t count, int64_t rows, int64_t cols)
 {
-	return (struct shape){3, {count, rows, cols}};
-}
-
-static const char *show_shape(struct shape s, char text[192])
-{
-	struct plumb_tensor t = {.rank = s.rank};
-	memcpy(t.dim, s.dim, sizeof s.dim);
-	return plumb_tensor_shape(&t, text);
-}
-
-static bool same_shape(const struct plumb_tensor *t, struct shape s)
-{
-	return t->rank == s.rank && memcmp(t->dim, s.dim, (size_t)s.rank * sizeof s.dim[0]) == 0;
-}
-
-static bool is_weight_dtype(enum plumb_dtype dtype, enum plumb_format *format)
-{
-	switch (dtype) {
-	case PLUMB_DTYPE_F32:
-		*format = PLUMB_F32;
-		return true;
-	case PLUMB_DTYPE_F16:
-		*format = PLUMB_F16;
-		return true;
-	case PLUMB_DTYPE_BF16:
-		*format = PLUMB_BF16;
-		return true;
-	default:
-		return false;
-	}
-}
-
-/* The longest name has 90 bytes. */
-enum { NAME_BYTES = 160 };
-
-/* The tensor of that name, marked as bound, or NULL. */
-static const struct plumb_tensor *look_up(struct binder *b, const char *name)
-{
-	size_t place;
-	const struct plumb_tensor *t = plumb_shards_find(b->shards, name, &place);
-	if (t)
-		b->bound[place] = true;
-	return t;
-}
-
-/* The tensor of that name, with a dtype a weight may have and the given shape. */
-static const struct plumb_tensor *need(
-	struct binder *b, const char *name, struct shape shape, enum plumb_format *format)
-{
-	char expected[192], found[192];
-	const struct plumb_tensor *t = look_up(b, name);
-	if (!t)
-		b->status = plumb_fail(b->err, PLUMB_BAD_INPUT, "%s: tensor %s is missing, expected it with shape %s",
-			b->shards->dir, name, show_shape(shape, expected));
-	else if (!is_weight_dtype(t->dtype, format))
-		/* before the shape: packed formats have another one */
-		b->status = plumb_fail(b->err, PLUMB_BAD_INPUT, "%s: tensor %s has dtype %s, expected BF16, F16 or F32",
-			t->file, name, plumb_dtype_name(t->dtype));
-	else if (!same_shape(t, shape))
-		b->status = plumb_fail(b->err, PLUMB_BAD_INPUT, "%s: tensor %s has shape %s, expected %s", t->file,
-			name, plumb_tensor_shape(t, found), show_shape(shape, expected));
-	return b->status ? NULL : t;
-}
-
-/* The bytes of a tensor at an address that its values can be read from. Writers pad the header so that the mapping serves;
- * the format does not demand it, and a kernel cannot load from an odd address, so such a tensor is copied. */
-static const void *aligned(struct binder *b, const struct plumb_tensor *t, enum plumb_format format)
-{
-	struct plumb_checkpoint *c = b->checkpoint;
-	void **list, *copy;
-
-	if ((uintptr_t)t->data % plumb_format_row_bytes(format, 1) == 0)
-		return t->data;
-	list = realloc(c->copy, (c->copies + 1) * sizeof *list);
-	if (list)
-		c->copy = list;
-	copy = list ? malloc(t->bytes) : NULL;
-	if (!copy) {
-		b->status = plumb_fail(b->err, PLUMB_BAD_INPUT, "%s: out of memory for an aligned copy of tensor %s (%zu bytes)",
-			t->file, t->name, t->bytes);
-		return NULL;
-	}
-	c->copy[c->copies++] = copy;
-	return memcpy(copy, t->data, t->bytes);
-}
-
-static void bind_named(struct binder *b, struct plumb_weight *w, struct shape shape, const char *name)
-{
-	enum plumb_format format;
-	const struct plumb_tensor *t = b->status ? NULL : need(b, name, shape, &format);
-	if (!t)
-		return;
-	w->format = format;
-	w->rows = shape.rank == 1 ? 1 : shape.dim[0];
-	w->cols = shape.dim[shape.rank - 1];
-	w->data = aligned(b, t, format);
+	return (struct plumb_shape){3, {count, rows, cols}};
 }
 
 /* Bind w to tensor PREFIX SITE.format. site: "" or what stands between, e.g. "layers.3.mlp.". */
 __attribute__((format(printf, 5, 6))) static void bind(
-	struct binder *b, struct plumb_weight *w, struct shape shape, const char *site, const char *format, ...)
+	struct binder *b, struct plumb_weight *w, struct plumb_shape shape, const char *site, const char *format, ...)
 {
-	char name[NAME_BYTES];
+	char name[PLUMB_BIND_NAME];
 	va_list ap;
 	int n = snprintf(name, sizeof name, "%s%s", b->prefix, site);
 	va_start(ap, format);
 	vsnprintf(name + n, sizeof name - (size_t)n, format, ap);
 	va_end(ap);
-	bind_named(b, w, shape, name);
+	plumb_bind_weight(&b->base, w, &shape, name);
 }
 
 static bool exists(const struct binder *b, const char *site, const char *name)
 {
-	char full[NAME_BYTES];
+	char full[PLUMB_BIND_NAME];
 	snprintf(full, sizeof full, "%s%s%s", b->prefix, site, name);
-	return plumb_shards_find(b->shards, full, NULL) != NULL;
+	return plumb_shards_find(b->base.shards, full, NULL) != NULL;
 }
 
 static struct plumb_weight *new_bank(struct binder *b, int64_t count)
 {
-	struct plumb_weight *bank = b->status ? NULL : calloc((size_t)count, sizeof *bank);
-	if (!bank && !b->status)
-		b->status = plumb_fail(
-			b->err, PLUMB_BAD_INPUT, "%s: no memory for %lld matrices", b->shards->dir, (long long)count);
+	struct plumb_weight *bank = b->base.status ? NULL : calloc((size_t)count, sizeof *bank);
+	if (!bank && !b->base.status)
+		b->base.status = plumb_fail(
+			b->base.err, PLUMB_BAD_INPUT, "%s: no memory for %lld matrices", b->base.shards->dir, (long long)count);
 	return bank;
 }
 
@@ -224,9 +121,11 @@ static void bind_attention(struct binder *b, struct plumb_attention_weights *w, 
 /* Rows [first, first + rows) of a stack, counted through all its matrices. */
 static struct plumb_weight slice(const struct plumb_weight *stacked, int64_t first, int64_t rows)
 {
-	size_t row_bytes = plumb_format_row_bytes(stacked->format, stacked->cols);
-	return (struct plumb_weight){
-		stacked->format, rows, stacked->cols, (const unsigned char *)stacked->data + (size_t)first * row_bytes};
+	struct plumb_weight part = *stacked;
+	part.rows = rows;
+	part.data = (const unsigned char *)stacked->data +
+		    (size_t)first * plumb_format_row_bytes(stacked->format, stacked->cols);
+	return part;
 }
 
 /* All experts in two tensors (no .weight at the end), the rows of gate before those of up. */
@@ -237,7 +136,7 @@ static void bind_stacked_experts(struct binder *b, struct plumb_moe_weights *w, 
 	struct plumb_weight gate_up = {0}, down = {0};
 	bind(b, &gate_up, stack(c->experts, 2 * inner, c->hidden), site, "experts.gate_up_proj");
 	bind(b, &down, stack(c->experts, c->hidden, inner), site, "experts.down_proj");
-	for (int64_t e = 0; e < c->experts && !b->status; e++) {
+	for (int64_t e = 0; e < c->experts && !b->base.status; e++) {
 		w->gate[e] = slice(&gate_up, e * 2 * inner, inner);
 		w->up[e] = slice(&gate_up, e * 2 * inner + inner, inner);
 		w->down[e] = slice(&down, e * c->hidden, c->hidden);
@@ -256,13 +155,13 @@ static void bind_moe(struct binder *b, struct plumb_moe_weights *w, const char *
 	w->gate = new_bank(b, c->experts);
 	w->up = new_bank(b, c->experts);
 	w->down = new_bank(b, c->experts);
-	if (b->status)
+	if (b->base.status)
 		return;
 	if (exists(b, site, "experts.gate_up_proj") || exists(b, site, "experts.down_proj")) {
 		bind_stacked_experts(b, w, site);
 		return;
 	}
-	for (int64_t e = 0; e < c->experts && !b->status; e++) {
+	for (int64_t e = 0; e < c->experts && !b->base.status; e++) {
 		bind(b, &w->gate[e], matrix(c->expert_inner, c->hidden), site, "experts.%lld.gate_proj.weight",
 			(long long)e);
 		bind(b, &w->up[e], matrix(c->expert_inner, c->hidden), site, "experts.%lld.up_proj.weight",
@@ -276,22 +175,23 @@ static void bind_moe(struct binder *b, struct plumb_moe_weights *w, const char *
  * a config that leads to others would look up other rows than the ones that were trained. */
 static void check_constant(struct binder *b, const char *site, const char *name, const int64_t *expected, int count)
 {
-	char full[NAME_BYTES], shape[192], wanted[192];
+	char full[PLUMB_BIND_NAME], shape[192], expected_shape[192];
+	struct plumb_shape wanted = vector(count);
 	snprintf(full, sizeof full, "%s%sple_embedding.%s", b->prefix, site, name);
-	const struct plumb_tensor *t = b->status ? NULL : look_up(b, full);
+	const struct plumb_tensor *t = b->base.status ? NULL : plumb_bind_look_up(&b->base, full);
 	if (!t)
 		return;
-	if (t->dtype != PLUMB_DTYPE_I64 || !same_shape(t, vector(count))) {
-		b->status = plumb_fail(b->err, PLUMB_BAD_INPUT, "%s: tensor %s is %s %s, expected I64 %s", t->file,
+	if (t->dtype != PLUMB_DTYPE_I64 || !plumb_shape_equal(t, &wanted)) {
+		b->base.status = plumb_fail(b->base.err, PLUMB_BAD_INPUT, "%s: tensor %s is %s %s, expected I64 %s", t->file,
 			full, plumb_dtype_name(t->dtype), plumb_tensor_shape(t, shape),
-			show_shape(vector(count), wanted));
+			plumb_shape_show(&wanted, expected_shape));
 		return;
 	}
-	for (int i = 0; i < count && !b->status; i++) {
+	for (int i = 0; i < count && !b->base.status; i++) {
 		int64_t stored;
 		memcpy(&stored, t->data + (size_t)i * sizeof stored, sizeof stored);
 		if (stored != expected[i])
-			b->status = plumb_fail(b->err, PLUMB_BAD_INPUT,
+			b->base.status = plumb_fail(b->base.err, PLUMB_BAD_INPUT,
 				"%s: tensor %s[%d] is %lld, expected %lld from seed, vocab_size and the n-gram fields "
 				"of config.json",
 				t->file, full, i, (long long)stored, (long long)expected[i]);
@@ -301,10 +201,19 @@ static void check_constant(struct binder *b, const char *site, const char *name,
 /* Rows of a table tensor: any number, so that its shape can be asked for with it. */
 static int64_t table_rows(const struct binder *b, const char *site, const char *name)
 {
-	char full[NAME_BYTES];
+	char full[PLUMB_BIND_NAME];
 	snprintf(full, sizeof full, "%s%sple_embedding.ngram_embedding.%s", b->prefix, site, name);
-	const struct plumb_tensor *t = plumb_shards_find(b->shards, full, NULL);
+	const struct plumb_tensor *t = plumb_shards_find(b->base.shards, full, NULL);
 	return !t ? -1 : t->rank > 0 ? t->dim[0] : 0;
+}
+
+static void bind_part(
+	struct binder *b, struct plumb_weight *w, struct plumb_shape shape, const char *site, const char *name)
+{
+	char part[PLUMB_BIND_NAME], scale[PLUMB_BIND_NAME];
+	snprintf(part, sizeof part, "%s%sple_embedding.ngram_embedding.%s", b->prefix, site, name);
+	snprintf(scale, sizeof scale, "%s%sple_embedding.ngram_embedding.weight_scale", b->prefix, site);
+	plumb_bind_table_part(&b->base, w, &shape, part, scale);
 }
 
 /* The n-gram table: ngram_embedding.weight, or shard_0, shard_1, ... cut from it by rows; how many shards there are is
@@ -316,7 +225,7 @@ static void bind_table(struct binder *b, struct plumb_ple_weights *w, const char
 	char name[48] = "weight";
 	bool whole = table_rows(b, site, name) >= 0;
 
-	if (b->status)
+	if (b->base.status)
 		return;
 	for (w->shards = 0; !whole; w->shards++) {
 		snprintf(name, sizeof name, "shard_%lld.weight", (long long)w->shards);
@@ -326,7 +235,7 @@ static void bind_table(struct binder *b, struct plumb_ple_weights *w, const char
 	if (whole)
 		w->shards = 1;
 	w->table = new_bank(b, w->shards + 1);
-	for (int64_t i = 0; i < w->shards && !b->status; i++) {
+	for (int64_t i = 0; i < w->shards && !b->base.status; i++) {
 		if (!whole)
 			snprintf(name, sizeof name, "shard_%lld.weight", (long long)i);
 		int64_t rows = table_rows(b, site, name);
@@ -334,27 +243,32 @@ static void bind_table(struct binder *b, struct plumb_ple_weights *w, const char
 			w->shard_rows = rows;
 		bool last = i == w->shards - 1;
 		if (rows < 1 || rows > w->shard_rows || (!last && rows != w->shard_rows))
-			b->status = plumb_fail(b->err, PLUMB_BAD_INPUT,
+			b->base.status = plumb_fail(b->base.err, PLUMB_BAD_INPUT,
 				"%s: tensor %s%sple_embedding.ngram_embedding.%s has %lld rows, expected %lld as in "
 				"shard 0%s",
-				b->shards->dir, b->prefix, site, name, (long long)rows, (long long)w->shard_rows,
+				b->base.shards->dir, b->prefix, site, name, (long long)rows, (long long)w->shard_rows,
 				last ? " or fewer, at least 1" : "");
-		bind(b, &w->table[i], matrix(rows, width), site, "ple_embedding.ngram_embedding.%s", name);
+		bind_part(b, &w->table[i], matrix(rows, width), site, name);
+		if (!b->base.status && w->table[i].format != w->table[0].format)
+			b->base.status = plumb_fail(b->base.err, PLUMB_BAD_INPUT,
+				"%s: tensor %s%sple_embedding.ngram_embedding.%s is stored as %s, expected %s as shard 0",
+				b->base.shards->dir, b->prefix, site, name, plumb_format_name(w->table[i].format),
+				plumb_format_name(w->table[0].format));
 		total += rows;
 	}
-	if (b->status || total == w->ngram.rows)
+	if (b->base.status || total == w->ngram.rows)
 		return;
 	if (total < w->ngram.rows && !whole)
-		b->status = plumb_fail(b->err, PLUMB_BAD_INPUT,
+		b->base.status = plumb_fail(b->base.err, PLUMB_BAD_INPUT,
 			"%s: tensor %s%sple_embedding.ngram_embedding.shard_%lld.weight is missing: the shards before "
 			"it have %lld rows, "
 			"expected %lld in all",
-			b->shards->dir, b->prefix, site, (long long)w->shards, (long long)total,
+			b->base.shards->dir, b->prefix, site, (long long)w->shards, (long long)total,
 			(long long)w->ngram.rows);
 	else
-		b->status = plumb_fail(b->err, PLUMB_BAD_INPUT,
+		b->base.status = plumb_fail(b->base.err, PLUMB_BAD_INPUT,
 			"%s: tensors %s%sple_embedding.ngram_embedding.* have %lld rows in %lld parts, expected %lld",
-			b->shards->dir, b->prefix, site, (long long)total, (long long)w->shards,
+			b->base.shards->dir, b->prefix, site, (long long)total, (long long)w->shards,
 			(long long)w->ngram.rows);
 }
 
@@ -362,8 +276,8 @@ static void bind_ple(struct binder *b, struct plumb_ple_weights *w, const char *
 {
 	const struct plumb_config *c = b->cfg;
 	int64_t wide = c->streams * c->hidden;
-	if (!b->status)
-		b->status = plumb_ngram_constants(c, q, &w->ngram, b->err);
+	if (!b->base.status)
+		b->base.status = plumb_ngram_constants(c, q, &w->ngram, b->base.err);
 	check_constant(b, site, "layer_multipliers", w->ngram.multiplier, c->ngram);
 	check_constant(b, site, "ngram_heads_vocab_sizes", w->ngram.prime, plumb_ngram_heads(c));
 	check_constant(b, site, "ngram_heads_offsets", w->ngram.offset, plumb_ngram_heads(c));
@@ -394,10 +308,10 @@ static void bind_layer(struct binder *b, struct plumb_layer_weights *w, int laye
 	bind_moe(b, &w->moe, site);
 
 	int q = plumb_ple_of_layer(b->cfg, layer);
-	if (q < 0 || b->status)
+	if (q < 0 || b->base.status)
 		return;
 	if (!(w->ple = calloc(1, sizeof *w->ple))) {
-		b->status = plumb_fail(b->err, PLUMB_BAD_INPUT, "%s: no memory for PLE weights", b->shards->dir);
+		b->base.status = plumb_fail(b->base.err, PLUMB_BAD_INPUT, "%s: no memory for PLE weights", b->base.shards->dir);
 		return;
 	}
 	snprintf(site, sizeof site, "layers.%d.ple.", layer);
@@ -419,11 +333,11 @@ static bool is_skipped(const char *name)
  */
 static void check_all_bound(struct binder *b)
 {
-	for (size_t i = 0; i < b->shards->tensors && !b->status; i++) {
-		const struct plumb_tensor *t = b->shards->tensor[i];
+	for (size_t i = 0; i < b->base.shards->tensors && !b->base.status; i++) {
+		const struct plumb_tensor *t = b->base.shards->tensor[i];
 		char shape[192];
-		if (!b->bound[i] && !is_skipped(t->name))
-			b->status = plumb_fail(b->err, PLUMB_BAD_INPUT,
+		if (!b->base.bound[i] && !is_skipped(t->name))
+			b->base.status = plumb_fail(b->base.err, PLUMB_BAD_INPUT,
 				"%s: tensor %.200s (%s %s) is unknown, expected only tensors that config.json asks for",
 				t->file, t->name, plumb_dtype_name(t->dtype), plumb_tensor_shape(t, shape));
 	}
@@ -435,7 +349,7 @@ static const char *find_prefix(const struct plumb_shards *shards, bool nested)
 {
 	static const char *const prefixes[] = {"model.", "model.language_model."};
 	for (int i = 0; i < 2; i++) {
-		char name[NAME_BYTES];
+		char name[PLUMB_BIND_NAME];
 		const char *prefix = prefixes[nested ? 1 - i : i];
 		snprintf(name, sizeof name, "%sembed_tokens.weight", prefix);
 		if (plumb_shards_find(shards, name, NULL))
@@ -449,27 +363,26 @@ static int bind_model(struct plumb_checkpoint *ck, struct plumb_error *err)
 	struct plumb_model *m = &ck->model;
 	const struct plumb_config *c = &m->cfg;
 	struct binder b = {
-		.shards = ck->shards,
+		.base = {.shards = ck->shards, .bound = calloc(ck->shards->tensors + 1, sizeof(bool)), .err = err},
 		.cfg = c,
 		.prefix = find_prefix(ck->shards, c->nested),
-		.bound = calloc(ck->shards->tensors + 1, sizeof(bool)),
-		.checkpoint = ck,
-		.err = err,
 	};
 	m->layer = calloc((size_t)c->layers, sizeof *m->layer);
-	if (!b.bound || !m->layer) {
-		b.status = plumb_fail(err, PLUMB_BAD_INPUT, "%s: no memory for %d layers", ck->shards->dir, c->layers);
+	if (!b.base.bound || !m->layer) {
+		b.base.status = plumb_fail(err, PLUMB_BAD_INPUT, "%s: no memory for %d layers", ck->shards->dir, c->layers);
 		goto done;
 	}
 	bind(&b, &m->embed, matrix(c->vocab, c->hidden), "", "embed_tokens.weight");
-	bind_named(&b, &m->lm_head, matrix(c->vocab, c->hidden), "lm_head.weight");
+	plumb_bind_weight(&b.base, &m->lm_head, &(struct plumb_shape){2, {c->vocab, c->hidden}}, "lm_head.weight");
 	bind_hc(&b, &m->mixer, "hyper_connection_mixer.", false);
 	for (int i = 0; i < c->layers; i++)
 		bind_layer(&b, &m->layer[i], i);
 	check_all_bound(&b);
 done:
-	free(b.bound);
-	return b.status;
+	ck->copy = b.base.copy;
+	ck->copies = b.base.copies;
+	free(b.base.bound);
+	return b.base.status;
 }
 
 int plumb_checkpoint_open(const char *dir, struct plumb_checkpoint **out, struct plumb_error *err)
@@ -484,7 +397,8 @@ int plumb_checkpoint_open(const char *dir, struct plumb_checkpoint **out, struct
 		goto done;
 	}
 	if ((status = plumb_config_read(config_path, &ck->model.cfg, err)) ||
-		(status = plumb_shards_open(dir, &ck->shards, err)) || (status = bind_model(ck, err)))
+		(status = plumb_shards_open(dir, &ck->shards, err)) || (status = bind_model(ck, err)) ||
+		(status = plumb_quant_config_check(config_path, ck->shards, is_skipped, err)))
 		goto done;
 	*out = ck;
 	ck = NULL;

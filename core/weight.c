@@ -10,11 +10,15 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "stored values are lit
 
 static const struct {
 	const char *name;
-	size_t bytes; /* of one value */
+	int bits; /* of one value */
 } formats[PLUMB_FORMAT_COUNT] = {
-	[PLUMB_F32] = {"f32", 4},
-	[PLUMB_F16] = {"f16", 2},
-	[PLUMB_BF16] = {"bf16", 2},
+	[PLUMB_F32] = {"f32", 32},
+	[PLUMB_F16] = {"f16", 16},
+	[PLUMB_BF16] = {"bf16", 16},
+	[PLUMB_FP8_ROW] = {"fp8_row", 8},
+	[PLUMB_FP8_BLOCK] = {"fp8_block", 8},
+	[PLUMB_FP8_TABLE] = {"fp8_table", 8},
+	[PLUMB_NVFP4] = {"nvfp4", 4},
 };
 
 const char *plumb_format_name(enum plumb_format format)
@@ -24,19 +28,118 @@ const char *plumb_format_name(enum plumb_format format)
 
 size_t plumb_format_row_bytes(enum plumb_format format, int64_t cols)
 {
-	return formats[format].bytes * (size_t)cols;
+	return ((size_t)cols * (size_t)formats[format].bits + 7) / 8;
 }
 
-size_t plumb_weight_bytes(const struct plumb_weight *w)
+static int64_t parts(int64_t n, int64_t size)
+{
+	return (n + size - 1) / size;
+}
+
+size_t plumb_weight_data_bytes(const struct plumb_weight *w)
 {
 	return (size_t)w->rows * plumb_format_row_bytes(w->format, w->cols);
 }
 
+size_t plumb_weight_scale_bytes(const struct plumb_weight *w)
+{
+	switch (w->format) {
+	case PLUMB_FP8_ROW:
+		return plumb_format_row_bytes(w->scale_format, w->rows);
+	case PLUMB_FP8_BLOCK:
+		return plumb_format_row_bytes(w->scale_format,
+			parts(w->rows, PLUMB_FP8_BLOCK_SIZE) * parts(w->cols, PLUMB_FP8_BLOCK_SIZE));
+	case PLUMB_NVFP4:
+		return (size_t)(w->rows * parts(w->cols, PLUMB_NVFP4_GROUP));
+	case PLUMB_F32:
+	case PLUMB_F16:
+	case PLUMB_BF16:
+	case PLUMB_FP8_TABLE:
+	case PLUMB_FORMAT_COUNT:
+		break;
+	}
+	return 0;
+}
+
+size_t plumb_weight_bytes(const struct plumb_weight *w)
+{
+	return plumb_weight_data_bytes(w) + plumb_weight_scale_bytes(w);
+}
+
+/* Scale number i of fp8 row or block. */
+static float stored_scale(const struct plumb_weight *w, int64_t i)
+{
+	float scale;
+	plumb_decode(w->scale_format, (const unsigned char *)w->scale + plumb_format_row_bytes(w->scale_format, i), 1,
+		&scale);
+	return scale;
+}
+
+static void decode_fp8(const unsigned char *restrict in, int64_t count, float scale, float *restrict out)
+{
+	for (int64_t i = 0; i < count; i++)
+		out[i] = plumb_e4m3_to_f32(in[i]) * scale;
+}
+
+/* row: the codes of row n; columns [k0, k0 + count). A piece ends where a block does. */
+static void decode_fp8_blocks(
+	const struct plumb_weight *w, const unsigned char *row, int64_t n, int64_t k0, int64_t count, float *out)
+{
+	int64_t across = parts(w->cols, PLUMB_FP8_BLOCK_SIZE), first = n / PLUMB_FP8_BLOCK_SIZE * across;
+	for (int64_t k = k0, end = k0 + count, next; k < end; k = next) {
+		int64_t block = k / PLUMB_FP8_BLOCK_SIZE;
+		next = (block + 1) * PLUMB_FP8_BLOCK_SIZE < end ? (block + 1) * PLUMB_FP8_BLOCK_SIZE : end;
+		decode_fp8(row + k, next - k, stored_scale(w, first + block), out + (k - k0));
+	}
+}
+
+static void decode_table(const unsigned char *restrict in, int64_t count, float scale, float *restrict out)
+{
+	for (int64_t i = 0; i < count; i++)
+		out[i] = plumb_round_bf16(plumb_e4m3_to_f32(in[i]) * scale);
+}
+
+/* row: the bytes of row n. The product of the two scales is rounded before a code joins it: once a group. */
+static void decode_nvfp4(
+	const struct plumb_weight *w, const unsigned char *row, int64_t n, int64_t k0, int64_t count, float *out)
+{
+	const unsigned char *scales = (const unsigned char *)w->scale + n * parts(w->cols, PLUMB_NVFP4_GROUP);
+	for (int64_t k = k0, end = k0 + count, next; k < end; k = next) {
+		int64_t group = k / PLUMB_NVFP4_GROUP;
+		float scale = plumb_e4m3_to_f32(scales[group]) * w->global;
+		next = (group + 1) * PLUMB_NVFP4_GROUP < end ? (group + 1) * PLUMB_NVFP4_GROUP : end;
+		for (int64_t i = k; i < next; i++)
+			out[i - k0] = plumb_e2m1_to_f32((uint8_t)(row[i / 2] >> 4 * (i % 2))) * scale;
+	}
+}
+
 void plumb_weight_row(const struct plumb_weight *w, int64_t n, int64_t k0, int64_t count, float *out)
 {
+	if (count <= 0)
+		return;
 	const unsigned char *row =
 		(const unsigned char *)w->data + (size_t)n * plumb_format_row_bytes(w->format, w->cols);
-	plumb_decode(w->format, row + plumb_format_row_bytes(w->format, k0), count, out);
+	switch (w->format) {
+	case PLUMB_F32:
+	case PLUMB_F16:
+	case PLUMB_BF16:
+		plumb_decode(w->format, row + plumb_format_row_bytes(w->format, k0), count, out);
+		break;
+	case PLUMB_FP8_ROW:
+		decode_fp8(row + k0, count, stored_scale(w, n), out);
+		break;
+	case PLUMB_FP8_BLOCK:
+		decode_fp8_blocks(w, row, n, k0, count, out);
+		break;
+	case PLUMB_FP8_TABLE:
+		decode_table(row + k0, count, w->global, out);
+		break;
+	case PLUMB_NVFP4:
+		decode_nvfp4(w, row, n, k0, count, out);
+		break;
+	case PLUMB_FORMAT_COUNT:
+		break;
+	}
 }
 
 /* The loops below copy each value with memcpy, because a tensor may start at any byte; restrict and the absence of
@@ -89,6 +192,10 @@ void plumb_decode(enum plumb_format format, const void *in, int64_t count, float
 	case PLUMB_BF16:
 		decode_bf16(in, count, out);
 		break;
+	case PLUMB_FP8_ROW:
+	case PLUMB_FP8_BLOCK:
+	case PLUMB_FP8_TABLE:
+	case PLUMB_NVFP4:
 	case PLUMB_FORMAT_COUNT:
 		break;
 	}
@@ -108,6 +215,10 @@ void plumb_encode(enum plumb_format format, const float *in, int64_t count, void
 	case PLUMB_BF16:
 		encode_bf16(in, count, out);
 		break;
+	case PLUMB_FP8_ROW:
+	case PLUMB_FP8_BLOCK:
+	case PLUMB_FP8_TABLE:
+	case PLUMB_NVFP4:
 	case PLUMB_FORMAT_COUNT:
 		break;
 	}

@@ -79,8 +79,8 @@
  *	threads store, __syncthreads, and in one thread __threadfence, atomicAdd, __threadfence; then
  *	__syncthreads, load.
  * Loads and stores
- *	__ldg __ldcs __ldcg __stcs on any scalar or vector type; plumb_load_stream(p) for uint4 uint2 float4
- *	float2: read once, no L1 allocation, 256-byte L2 sectors; the data must not be written by the same
+ *	__ldg __ldcs __ldcg __stcs on any scalar or vector type; plumb_load_stream(p) for uint4 uint2 uint32_t
+ *	float4 float2: read once, no L1 allocation, 256-byte L2 sectors; the data must not be written by the same
  *	kernel.
  * Bits
  *	__popc __popcll __clz __clzll __ffs __ffsll __brev __byte_perm __float_as_uint __uint_as_float
@@ -147,6 +147,13 @@ static __device__ __forceinline__ uint2 plumb_load_stream(const uint2 *p)
 	asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v2.u32 {%0, %1}, [%2];"
 	             : "=r"(v.x), "=r"(v.y)
 	             : "l"(__cvta_generic_to_global(p)));
+	return v;
+}
+
+static __device__ __forceinline__ uint32_t plumb_load_stream(const uint32_t *p)
+{
+	uint32_t v;
+	asm volatile("ld.global.nc.L1::no_allocate.L2::256B.u32 %0, [%1];" : "=r"(v) : "l"(__cvta_generic_to_global(p)));
 	return v;
 }
 

@@ -48,13 +48,18 @@ static __global__ void __launch_bounds__(32 * DOWN_WARPS) hc_down_kernel(struct 
 	const int rows_per_block = DOWN_WARPS / a.pieces;
 	const int piece = warp % a.pieces;
 	const int64_t row = static_cast<int64_t>(blockIdx.x) * rows_per_block + warp / a.pieces;
-	const int64_t rows = a.low_rank + (a.inject ? a.streams : 0);
+	const int64_t rows = a.low_rank + (a.inject.data ? a.streams : 0);
 	const bool is_down = row < a.low_rank;
 	const int64_t n = is_down ? row : row - a.low_rank;
 
 	if (row < rows) {
-		const float sum = plumb_row_piece(is_down ? a.down_format : a.inject_format,
-			is_down ? a.down : a.inject, n, a.cols, a.normed, piece, a.pieces);
+		struct plumb_matrix m; /* member by member: a choice between two structs would put both in local memory */
+		m.data = is_down ? a.down.data : a.inject.data;
+		m.scale = is_down ? a.down.scale : a.inject.scale;
+		m.global = is_down ? a.down.global : a.inject.global;
+		m.format = is_down ? a.down.format : a.inject.format;
+		m.scale_format = is_down ? a.down.scale_format : a.inject.scale_format;
+		const float sum = plumb_row_piece(m, n, a.cols, a.normed, piece, a.pieces);
 		if (lane == 0)
 			partial[warp] = sum;
 	}
@@ -74,30 +79,40 @@ static __global__ void __launch_bounds__(32 * DOWN_WARPS) hc_down_kernel(struct 
 /* Add columns k0 <= k < k1 of UP_GROUP rows to their accumulators, each strided(256) as in kernels/row.h: the loads of
  * all rows are on their way before the first product, and x is read once for all. */
 template <int Format>
-static __device__ __forceinline__ void group_products(const void *const (&row)[UP_GROUP], bool aligned, const float *x,
+static __device__ __forceinline__ void group_products(const struct plumb_row (&row)[UP_GROUP], const float *x,
 	int64_t k0, int64_t k1, float (&acc)[UP_GROUP][PLUMB_ROW_PER_LANE])
 {
-	for (int64_t k = k0 + (threadIdx.x % 32) * PLUMB_ROW_PER_LANE; k < k1; k += PLUMB_ROW_LANES) {
-		float w[UP_GROUP][PLUMB_ROW_PER_LANE];
+	int64_t k = k0 + (threadIdx.x % 32) * PLUMB_ROW_PER_LANE;
+	bool aligned = true;
 
-		if (aligned && k + PLUMB_ROW_PER_LANE <= k1) {
+PLUMB_UNROLL
+	for (int i = 0; i < UP_GROUP; i++)
+		aligned = aligned && plumb_row_aligned<Format>(row[i]);
+PLUMB_NO_UNROLL /* R is 320: two steps, and four rows in flight are enough */
+	for (; aligned && k + PLUMB_ROW_PER_LANE <= k1; k += PLUMB_ROW_LANES) {
+		float w[UP_GROUP][PLUMB_ROW_PER_LANE];
+PLUMB_UNROLL
+		for (int i = 0; i < UP_GROUP; i++)
+			plumb_row_load8<Format>(row[i], k, w[i]);
+PLUMB_UNROLL
+		for (int j = 0; j < PLUMB_ROW_PER_LANE; j++)
 PLUMB_UNROLL
 			for (int i = 0; i < UP_GROUP; i++)
-				plumb_load8(Format, row[i], k, w[i]);
+				acc[i][j] = fmaf(w[i][j], x[k + j], acc[i][j]);
+	}
+PLUMB_NO_UNROLL
+	for (; k < k1; k += PLUMB_ROW_LANES) { /* what is left, or all: the same columns in the same order */
+		float scale[UP_GROUP];
 PLUMB_UNROLL
-			for (int j = 0; j < PLUMB_ROW_PER_LANE; j++)
-PLUMB_UNROLL
-				for (int i = 0; i < UP_GROUP; i++)
-					acc[i][j] = fmaf(w[i][j], x[k + j], acc[i][j]);
-			continue;
-		}
+		for (int i = 0; i < UP_GROUP; i++)
+			scale[i] = plumb_row_scale<Format>(row[i], k);
 PLUMB_UNROLL
 		for (int j = 0; j < PLUMB_ROW_PER_LANE; j++)
 PLUMB_UNROLL
 			for (int i = 0; i < UP_GROUP; i++)
 				if (k + j < k1)
-					acc[i][j] = fmaf(
-						plumb_stored_value(Format, row[i], k + j), x[k + j], acc[i][j]);
+					acc[i][j] = fmaf(plumb_row_value<Format>(row[i], k + j, scale[i]), x[k + j],
+						acc[i][j]);
 	}
 }
 
@@ -109,7 +124,6 @@ static __global__ void __launch_bounds__(32 * UP_WARPS, UP_BLOCKS) hc_up_mix_ker
 	const int lane = threadIdx.x % 32;
 	const int64_t c = blockIdx.x * static_cast<int64_t>(UP_WARPS) + threadIdx.x / 32;
 	const int64_t length = plumb_split_length(a.low_rank, a.pieces);
-	const bool aligned = plumb_rows_aligned(Format, a.up, a.low_rank);
 	float total = 0.0f; /* over the streams */
 
 	if (blockIdx.x == 0 && a.inject_logits)
@@ -120,20 +134,20 @@ static __global__ void __launch_bounds__(32 * UP_WARPS, UP_BLOCKS) hc_up_mix_ker
 	for (int s0 = 0; s0 < a.streams; s0 += UP_GROUP) {
 		const bool mine = lane < UP_GROUP && s0 + lane < a.streams; /* lane i finishes stream s0 + i */
 		const float n = mine ? a.normed[(s0 + lane) * a.hidden + c] : 0.0f;
-		const void *row[UP_GROUP];
+		struct plumb_row row[UP_GROUP];
 		float sum = 0.0f;
 
 PLUMB_UNROLL
 		for (int i = 0; i < UP_GROUP; i++) { /* behind the last stream: the last again, unused */
 			const int s = min(s0 + i, a.streams - 1);
-			row[i] = plumb_row_address(Format, a.up, s * a.hidden + c, a.low_rank);
+			row[i] = plumb_row_of<Format>(a.up, s * a.hidden + c, a.low_rank);
 		}
 		for (int piece = 0; piece < a.pieces; piece++) {
 			const int64_t k0 = piece * length, end = k0 + length;
 			float acc[UP_GROUP][PLUMB_ROW_PER_LANE] = {};
 			float part = 0.0f;
 
-			group_products<Format>(row, aligned, a.low, k0, end < a.low_rank ? end : a.low_rank, acc);
+			group_products<Format>(row, a.low, k0, end < a.low_rank ? end : a.low_rank, acc);
 PLUMB_UNROLL
 			for (int i = 0; i < UP_GROUP; i++) {
 				const float row_sum = plumb_warp_tree<PLUMB_ROW_PER_LANE>(acc[i]);
@@ -179,7 +193,7 @@ extern "C" int PLUMB_LAUNCHER(hc_norm)(const struct plumb_hc_norm *norm, void *s
 
 extern "C" int PLUMB_LAUNCHER(hc_down)(const struct plumb_hc_down *down, void *stream)
 {
-	const int64_t rows = down->low_rank + (down->inject ? down->streams : 0);
+	const int64_t rows = down->low_rank + (down->inject.data ? down->streams : 0);
 	const unsigned blocks = blocks_of(rows, DOWN_WARPS / down->pieces);
 	return PLUMB_LAUNCH(hc_down_kernel, blocks, 32 * DOWN_WARPS, 0, stream, *down);
 }
@@ -187,13 +201,14 @@ extern "C" int PLUMB_LAUNCHER(hc_down)(const struct plumb_hc_down *down, void *s
 extern "C" int PLUMB_LAUNCHER(hc_up_mix)(const struct plumb_hc_up *up, void *stream)
 {
 	const unsigned blocks = blocks_of(up->hidden, UP_WARPS);
-	switch (up->format) {
-	case PLUMB_F32:
-		return PLUMB_LAUNCH(hc_up_mix_kernel<PLUMB_F32>, blocks, 32 * UP_WARPS, 0, stream, *up);
-	case PLUMB_F16:
-		return PLUMB_LAUNCH(hc_up_mix_kernel<PLUMB_F16>, blocks, 32 * UP_WARPS, 0, stream, *up);
-	default:
-		return PLUMB_LAUNCH(hc_up_mix_kernel<PLUMB_BF16>, blocks, 32 * UP_WARPS, 0, stream, *up);
+	switch (up->up.format) {
+#define PLUMB_CASE(format)                                                                                             \
+	case format:                                                                                                   \
+		return PLUMB_LAUNCH(hc_up_mix_kernel<format>, blocks, 32 * UP_WARPS, 0, stream, *up);
+		PLUMB_FORMATS(PLUMB_CASE)
+#undef PLUMB_CASE
+	default: /* refused by the host */
+		return -1;
 	}
 }
 

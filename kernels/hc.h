@@ -6,12 +6,13 @@
 #include <stdint.h>
 
 #include "kernels/launcher.h"
+#include "kernels/matrix.h"
 
 /* hc_norm_down is two launches: hc_norm writes normed, hc_down reads it. */
 struct plumb_hc_norm {
 	const float *residual; /* (S, D) */
 	const void *norm;      /* (S*D) of format */
-	int format;            /* enum plumb_format */
+	int format;            /* f32, f16 or bf16 */
 	int streams;           /* S */
 	int64_t hidden;        /* D */
 	float eps;
@@ -22,16 +23,15 @@ PLUMB_DECLARE_LAUNCHER(hc_norm, const struct plumb_hc_norm *norm, void *stream);
 
 struct plumb_hc_down {
 	const float *normed;  /* (S*D) */
-	const void *down;     /* (R, S*D) */
-	const void *inject;   /* (S, S*D) or NULL */
-	int down_format, inject_format;
+	struct plumb_matrix down;   /* (R, S*D) */
+	struct plumb_matrix inject; /* (S, S*D) or none */
 	int streams;          /* S */
 	int64_t low_rank;     /* R */
 	int64_t cols;         /* S*D */
 	int pieces;           /* plumb_split_count(R + S, S*D) */
 	int bf16;
 	float *low;           /* (R) */
-	float *inject_logits; /* (S), unless inject is NULL */
+	float *inject_logits; /* (S), unless there is no inject */
 };
 PLUMB_DECLARE_LAUNCHER(hc_down, const struct plumb_hc_down *down, void *stream);
 
@@ -39,8 +39,7 @@ struct plumb_hc_up {
 	const float *normed;        /* (S, D) */
 	const float *low;           /* (R) */
 	const float *inject_logits; /* (S) or NULL */
-	const void *up;             /* (S*D, R) of format */
-	int format;
+	struct plumb_matrix up;     /* (S*D, R) */
 	int streams;                /* S */
 	int64_t hidden;             /* D */
 	int64_t low_rank;           /* R */

@@ -21,7 +21,7 @@ static __global__ void __launch_bounds__(32 * WARPS) linear_kernel(struct plumb_
 	while (p < a.parts - 1 && n >= a.part[p].rows)
 		n -= a.part[p++].rows;
 	if (row < a.rows) {
-		const float sum = plumb_row_piece(a.part[p].format, a.part[p].w, n, a.cols, a.x, piece, a.pieces);
+		const float sum = plumb_row_piece(a.part[p].w, n, a.cols, a.x, piece, a.pieces);
 		if (lane == 0)
 			partial[warp] = sum;
 	}

@@ -6,14 +6,14 @@
 #include <stdint.h>
 
 #include "kernels/launcher.h"
+#include "kernels/matrix.h"
 
 enum { PLUMB_LINEAR_PARTS = 4 };
 
 struct plumb_linear_part {
-	const void *w; /* (rows, cols) of format */
-	int format;    /* enum plumb_format */
+	struct plumb_matrix w; /* (rows, cols) */
 	int64_t rows;
-	float *y;      /* (rows) */
+	float *y;              /* (rows) */
 };
 
 struct plumb_linear {

@@ -24,18 +24,18 @@ enum {
 	PER_LANE = PLUMB_ROW_PER_LANE,
 };
 
-/* Columns k0 <= k < k1 of rows whose addresses, like that of x, are multiples of 16. */
+/* Columns k0 <= k < k1 of each row times x. wide: the rows, and x, can be loaded 8 columns at a time. */
 template <int Format, int Rows>
-static __device__ __forceinline__ void wide_products(
-	const void *const (&row)[Rows], const float *x, int64_t k0, int64_t k1, float (&acc)[Rows][PER_LANE])
+static __device__ __forceinline__ void rows_products(const struct plumb_row (&row)[Rows], bool wide, const float *x,
+	int64_t k0, int64_t k1, float (&acc)[Rows][PER_LANE])
 {
 	int64_t k = k0 + threadIdx.x % 32 * PER_LANE;
 
-	for (; k + PER_LANE <= k1; k += PLUMB_ROW_LANES) {
+	for (; wide && k + PER_LANE <= k1; k += PLUMB_ROW_LANES) {
 		float w[Rows][PER_LANE];
 PLUMB_UNROLL
 		for (int r = 0; r < Rows; r++)
-			plumb_load8(Format, row[r], k, w[r]);
+			plumb_row_load8<Format>(row[r], k, w[r]);
 		const float4 lo = *PLUMB_AS(const float4, x + k), hi = *PLUMB_AS(const float4, x + k + 4);
 		const float v[PER_LANE] = {lo.x, lo.y, lo.z, lo.w, hi.x, hi.y, hi.z, hi.w};
 PLUMB_UNROLL
@@ -44,58 +44,53 @@ PLUMB_UNROLL
 			for (int j = 0; j < PER_LANE; j++)
 				acc[r][j] = fmaf(w[r][j], v[j], acc[r][j]);
 	}
+PLUMB_NO_UNROLL
+	for (; k < k1; k += PLUMB_ROW_LANES) /* what is left, or all: the same columns in the same order */
 PLUMB_UNROLL
-	for (int j = 0; j < PER_LANE; j++)
-		if (k + j < k1)
+		for (int r = 0; r < Rows; r++) {
+			const float scale = plumb_row_scale<Format>(row[r], k);
 PLUMB_UNROLL
-			for (int r = 0; r < Rows; r++)
-				acc[r][j] = fmaf(plumb_stored_value(Format, row[r], k + j), x[k + j], acc[r][j]);
-}
-
-/* The same columns in the same order from any address. */
-template <int Format, int Rows>
-static __device__ __forceinline__ void narrow_products(
-	const void *const (&row)[Rows], const float *x, int64_t k0, int64_t k1, float (&acc)[Rows][PER_LANE])
-{
-	for (int64_t k = k0 + threadIdx.x % 32 * PER_LANE; k < k1; k += PLUMB_ROW_LANES)
-PLUMB_UNROLL
-		for (int j = 0; j < PER_LANE; j++)
-			if (k + j < k1)
-PLUMB_UNROLL
-				for (int r = 0; r < Rows; r++)
-					acc[r][j] =
-						fmaf(plumb_stored_value(Format, row[r], k + j), x[k + j], acc[r][j]);
+			for (int j = 0; j < PER_LANE; j++)
+				if (k + j < k1)
+					acc[r][j] = fmaf(plumb_row_value<Format>(row[r], k + j, scale), x[k + j], acc[r][j]);
+		}
 }
 
 template <int Format, int Rows>
-static __device__ __forceinline__ void row_products(
-	const void *const (&row)[Rows], const float *x, int64_t k0, int64_t k1, float (&acc)[Rows][PER_LANE])
+static __device__ __forceinline__ void rows_piece_of(const struct plumb_matrix (&m)[Rows], const int64_t (&n)[Rows],
+	int64_t cols, const float *x, int64_t k0, int64_t k1, float (&acc)[Rows][PER_LANE])
 {
-	uintptr_t address = reinterpret_cast<uintptr_t>(x);
+	struct plumb_row row[Rows];
+	bool wide = reinterpret_cast<uintptr_t>(x) % 16 == 0;
+
 PLUMB_UNROLL
-	for (int r = 0; r < Rows; r++)
-		address |= reinterpret_cast<uintptr_t>(row[r]);
-	if (address % 16 == 0)
-		wide_products<Format, Rows>(row, x, k0, k1, acc);
-	else
-		narrow_products<Format, Rows>(row, x, k0, k1, acc);
+	for (int r = 0; r < Rows; r++) {
+		row[r] = plumb_row_of<Format>(m[r], n[r], cols);
+		wide = wide && plumb_row_aligned<Format>(row[r]);
+	}
+	rows_products<Format, Rows>(row, wide, x, k0, k1, acc);
 }
 
-/* One piece of split(pieces, 256) of Rows rows times x, by one warp; all lanes get the sums. */
+/* One piece of split(pieces, 256) of a row n[r] of each matrix, all of one format, times x, by one warp; all lanes get the
+ * sums. */
 template <int Rows>
-static __device__ __forceinline__ void rows_piece(int format, const void *const (&row)[Rows], int64_t cols,
-	const float *x, int piece, int pieces, float (&sum)[Rows])
+static __device__ __forceinline__ void rows_piece(const struct plumb_matrix (&m)[Rows], const int64_t (&n)[Rows],
+	int64_t cols, const float *x, int piece, int pieces, float (&sum)[Rows])
 {
 	const int64_t length = plumb_split_length(cols, pieces);
 	const int64_t k0 = piece * length, k1 = k0 + length < cols ? k0 + length : cols;
 	float acc[Rows][PER_LANE] = {};
 
-	if (format == PLUMB_F32)
-		row_products<PLUMB_F32, Rows>(row, x, k0, k1, acc);
-	else if (format == PLUMB_F16)
-		row_products<PLUMB_F16, Rows>(row, x, k0, k1, acc);
-	else
-		row_products<PLUMB_BF16, Rows>(row, x, k0, k1, acc);
+	switch (m[0].format) {
+#define PLUMB_CASE(format)                                                                                             \
+	case format:                                                                                                   \
+		rows_piece_of<format, Rows>(m, n, cols, x, k0, k1, acc);                                               \
+		break;
+		PLUMB_FORMATS(PLUMB_CASE)
+#undef PLUMB_CASE
+	default: /* refused by the host */
+		break;
+	}
 PLUMB_UNROLL
 	for (int r = 0; r < Rows; r++)
 		sum[r] = plumb_warp_tree<PER_LANE>(acc[r]);
@@ -217,11 +212,10 @@ static __global__ void __launch_bounds__(ROUTER_THREADS, 1) moe_router_kernel(st
 	const bool live = row <= a.experts;
 
 	if (live) {
-		const struct plumb_moe_matrix m = row < a.experts ? a.gate : a.shared_gate;
-		const int64_t n = row < a.experts ? row : 0;
-		const void *const address[1] = {plumb_row_address(m.format, m.data, n, a.cols)};
+		const struct plumb_matrix m[1] = {row < a.experts ? a.gate : a.shared_gate};
+		const int64_t n[1] = {row < a.experts ? row : 0};
 		float sum[1];
-		rows_piece<1>(m.format, address, a.cols, a.x, piece, a.pieces, sum);
+		rows_piece<1>(m, n, a.cols, a.x, piece, a.pieces, sum);
 		if (lane == 0)
 			part[warp] = sum[0];
 	}
@@ -266,7 +260,23 @@ static __device__ __forceinline__ bool in_range(int32_t expert, int32_t experts)
 	return expert >= 0 && expert < experts;
 }
 
-static __global__ void __launch_bounds__(32 * PLUMB_SPLIT_MAX) moe_gate_up_kernel(struct plumb_moe_gate_up_launch a)
+/* Alike: gate and up have one format, in the routed experts and in the shared one. Then a warp has both rows in flight
+ * together; else, which is rare, it takes one after the other. */
+template <bool Alike>
+static __device__ __forceinline__ void gate_and_up(const struct plumb_matrix (&m)[2], int64_t n,
+	const struct plumb_moe_gate_up_launch &a, int piece, float (&sum)[2])
+{
+	if (Alike) {
+		const int64_t row[2] = {n, n};
+		rows_piece<2>(m, row, a.cols, a.x, piece, a.pieces, sum);
+		return;
+	}
+	sum[0] = plumb_row_piece(m[0], n, a.cols, a.x, piece, a.pieces);
+	sum[1] = plumb_row_piece(m[1], n, a.cols, a.x, piece, a.pieces);
+}
+
+template <bool Alike>
+static __global__ void __launch_bounds__(32 * PLUMB_SPLIT_MAX, 1) moe_gate_up_kernel(struct plumb_moe_gate_up_launch a)
 {
 	PLUMB_SHARED(float, gate_part, PLUMB_SPLIT_MAX);
 	PLUMB_SHARED(float, up_part, PLUMB_SPLIT_MAX);
@@ -281,23 +291,12 @@ static __global__ void __launch_bounds__(32 * PLUMB_SPLIT_MAX) moe_gate_up_kerne
 	const bool known = live && (shared || in_range(e, a.experts));
 
 	if (known) {
-		const int gate_format = shared ? a.shared_gate.format : a.gate.format;
-		const int up_format = shared ? a.shared_up.format : a.up.format;
-		const void *const row[2] = {
-			plumb_row_address(gate_format, shared ? a.shared_gate.data : a.gate.data[e], n, a.cols),
-			plumb_row_address(up_format, shared ? a.shared_up.data : a.up.data[e], n, a.cols),
+		const struct plumb_matrix m[2] = {
+			shared ? a.shared_gate : plumb_bank_matrix(a.gate, e),
+			shared ? a.shared_up : plumb_bank_matrix(a.up, e),
 		};
 		float sum[2];
-		if (gate_format == up_format) {
-			rows_piece<2>(gate_format, row, a.cols, a.x, piece, a.pieces, sum);
-		} else {
-			const void *const gate_row[1] = {row[0]}, *const up_row[1] = {row[1]};
-			float gate[1], up[1];
-			rows_piece<1>(gate_format, gate_row, a.cols, a.x, piece, a.pieces, gate);
-			rows_piece<1>(up_format, up_row, a.cols, a.x, piece, a.pieces, up);
-			sum[0] = gate[0];
-			sum[1] = up[0];
-		}
+		gate_and_up<Alike>(m, n, a, piece, sum);
 		if (lane == 0) {
 			gate_part[warp] = sum[0];
 			up_part[warp] = sum[1];
@@ -326,8 +325,10 @@ extern "C" int PLUMB_LAUNCHER(moe_gate_up)(const struct plumb_moe_gate_up_launch
 	const int64_t units = launch->chosen * launch->inner + launch->shared_inner;
 	const int64_t units_per_block = warps / launch->pieces;
 	const int64_t blocks = (units + units_per_block - 1) / units_per_block;
-	return PLUMB_LAUNCH(moe_gate_up_kernel, static_cast<unsigned>(blocks), static_cast<unsigned>(32 * warps), 0,
-		stream, *launch);
+	const bool alike = launch->gate.format == launch->up.format &&
+			   launch->shared_gate.format == launch->shared_up.format;
+	return PLUMB_LAUNCH(alike ? moe_gate_up_kernel<true> : moe_gate_up_kernel<false>,
+		static_cast<unsigned>(blocks), static_cast<unsigned>(32 * warps), 0, stream, *launch);
 }
 
 /* --- down and combine --- */
@@ -339,7 +340,8 @@ static __device__ __forceinline__ void down_part(
 	const int64_t slot = i / a.pieces;
 	const bool shared = slot >= a.chosen;
 	const int32_t e = shared ? 0 : a.expert[slot];
-	const void *row[DOWN_ROWS];
+	struct plumb_matrix m[DOWN_ROWS];
+	int64_t row[DOWN_ROWS];
 
 	if (!shared && !in_range(e, a.experts)) {
 PLUMB_UNROLL
@@ -347,13 +349,14 @@ PLUMB_UNROLL
 			sum[r] = plumb_nanf();
 		return;
 	}
-	const int format = shared ? a.shared_down.format : a.down.format;
-	const void *const data = shared ? a.shared_down.data : a.down.data[e];
+	const struct plumb_matrix down = shared ? a.shared_down : plumb_bank_matrix(a.down, e);
 	const int64_t cols = shared ? a.shared_inner : a.inner;
 PLUMB_UNROLL
-	for (int r = 0; r < DOWN_ROWS; r++) /* past the end the last row again, for nobody */
-		row[r] = plumb_row_address(format, data, first + r < a.rows ? first + r : a.rows - 1, cols);
-	rows_piece<DOWN_ROWS>(format, row, cols, shared ? a.shared_hidden : a.hidden + slot * cols,
+	for (int r = 0; r < DOWN_ROWS; r++) { /* past the end the last row again, for nobody */
+		m[r] = down;
+		row[r] = first + r < a.rows ? first + r : a.rows - 1;
+	}
+	rows_piece<DOWN_ROWS>(m, row, cols, shared ? a.shared_hidden : a.hidden + slot * cols,
 		static_cast<int>(shared ? i - static_cast<int64_t>(a.chosen) * a.pieces : i % a.pieces),
 		shared ? a.shared_pieces : a.pieces, sum);
 }

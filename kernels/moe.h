@@ -6,27 +6,16 @@
 #include <stdint.h>
 
 #include "kernels/launcher.h"
+#include "kernels/matrix.h"
 
 enum {
 	PLUMB_MOE_SHARED_EXPERTS = 8192, /* ranked in shared memory: 64 KiB; more need scratch */
 	PLUMB_MOE_MAX_EXPERTS = 1 << 30, /* LIMIT: rounded up to a power of two it must be an int */
 };
 
-/* A matrix of its own. */
-struct plumb_moe_matrix {
-	const void *data; /* (rows, cols) of format, any alignment */
-	int format;       /* enum plumb_format */
-};
-
-/* One matrix an expert, all of one format and shape. */
-struct plumb_moe_bank {
-	const void *const *data; /* (E) pointers to (rows, cols) */
-	int format;
-};
-
 struct plumb_moe_router_launch {
 	const float *x; /* (D) */
-	struct plumb_moe_matrix gate, shared_gate; /* (E, D), (1, D) */
+	struct plumb_matrix gate, shared_gate; /* (E, D), (1, D) */
 	float *logits;        /* (E) */
 	int32_t *expert;      /* (A) */
 	float *weight;        /* (A) */
@@ -44,8 +33,8 @@ struct plumb_moe_router_launch {
 struct plumb_moe_gate_up_launch {
 	const float *x;                             /* (D) */
 	const int32_t *expert;                      /* (A) */
-	struct plumb_moe_bank gate, up;             /* (E) of (F, D) */
-	struct plumb_moe_matrix shared_gate, shared_up; /* (Fs, D) */
+	struct plumb_matrix_bank gate, up;             /* (E) of (F, D) */
+	struct plumb_matrix shared_gate, shared_up; /* (Fs, D) */
 	float *hidden;        /* (A, F) */
 	float *shared_hidden; /* (Fs) */
 	int64_t cols;         /* D */
@@ -63,8 +52,8 @@ struct plumb_moe_down_launch {
 	const int32_t *expert;      /* (A) */
 	const float *weight;        /* (A) */
 	const float *shared_weight; /* (1) */
-	struct plumb_moe_bank down; /* (E) of (D, F) */
-	struct plumb_moe_matrix shared_down; /* (D, Fs) */
+	struct plumb_matrix_bank down; /* (E) of (D, F) */
+	struct plumb_matrix shared_down; /* (D, Fs) */
 	float *y;                   /* (D) */
 	float *routed;              /* (D) or NULL */
 	float *shared;              /* (D) or NULL */

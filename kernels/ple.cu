@@ -4,7 +4,7 @@
 
 #include "core/math32.h"
 #include "core/ops/ple.h"
-#include "kernels/reduce.h"
+#include "kernels/value.h"
 
 enum {
 	EMBED_WARPS = 16,   /* the heads of the release: one each */
@@ -39,12 +39,12 @@ static __global__ void __launch_bounds__(32 * EMBED_WARPS) ple_embed_kernel(stru
 	for (int h = static_cast<int>(threadIdx.x) / 32; h < a.heads; h += EMBED_WARPS) {
 		const int64_t u = ngram_hash(a, 2 + h / a.heads_per_ngram);
 		const int64_t r = u % a.ngram->prime[h] + a.ngram->offset[h];
-		const void *const shard = a.table[r / a.shard_rows];
-		const int64_t first = r % a.shard_rows * a.width;
+		const struct plumb_matrix shard = plumb_bank_matrix(a.table, r / a.shard_rows);
+		const int64_t n = r % a.shard_rows;
 		if (lane == 0)
 			a.row[h] = r;
 		for (int64_t i = lane; i < a.width; i += 32)
-			a.embedding[h * a.width + i] = plumb_stored_value(a.format, shard, first + i);
+			a.embedding[h * a.width + i] = plumb_matrix_value(shard, n, i, a.width);
 	}
 	__syncthreads();
 	if (j < a.ngram_size - 1)

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "kernels/launcher.h"
+#include "kernels/matrix.h"
 
 struct plumb_ngram; /* core/ops/ple.h */
 
@@ -13,8 +14,7 @@ struct plumb_ple_embed_launch {
 	const int32_t *token;            /* (1) */
 	int64_t *history;                /* (G-1) */
 	const struct plumb_ngram *ngram; /* on the device: 4232 bytes are more than a kernel takes by value */
-	const void *const *table;        /* (shards) of (shard_rows, width) of format */
-	int format;                      /* enum plumb_format */
+	struct plumb_matrix_bank table;  /* (shards) of (shard_rows, width) */
 	int64_t shard_rows, width;       /* width: De/Hg */
 	int ngram_size, heads, heads_per_ngram; /* G, Hg */
 	int64_t eos;
@@ -24,7 +24,7 @@ struct plumb_ple_embed_launch {
 
 PLUMB_DECLARE_LAUNCHER(ple_embed, const struct plumb_ple_embed_launch *launch, void *stream);
 
-/* A vector weight. */
+/* A vector weight: f32, f16 or bf16. */
 struct plumb_ple_vector {
 	const void *data;
 	int format;
@@ -51,7 +51,7 @@ struct plumb_ple_conv_launch {
 	int row;                 /* t: this token's row in the call */
 	const float *gated, *conv_in, *residual; /* (S*D) */
 	const void *conv;        /* (S*D, Kp) of format */
-	int format;
+	int format;              /* f32, f16 or bf16 */
 	float *window;           /* (W, S*D), W = (Kp-1)*G */
 	float *output, *residual_out; /* (S*D) */
 	int64_t channels;        /* S*D */

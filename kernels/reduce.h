@@ -14,11 +14,13 @@
 
 #define PLUMB_FULL_WARP 0xffffffffu
 
-/* The loop behind it is unrolled by nvcc; other compilers decide for themselves. */
+/* The loop behind it is unrolled, or is not, by nvcc; other compilers decide for themselves. */
 #ifdef __CUDACC__
 #define PLUMB_UNROLL _Pragma("unroll")
+#define PLUMB_NO_UNROLL _Pragma("unroll 1")
 #else
 #define PLUMB_UNROLL
+#define PLUMB_NO_UNROLL
 #endif
 
 /* Sum the accumulators of a warp. All 32 lanes call it; all get the sum. */

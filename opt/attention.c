@@ -8,6 +8,7 @@
 #include "kernels/attention.h"
 #include "opt/device.h"
 #include "opt/linear.h"
+#include "opt/matrix.h"
 #include "opt/opt.h"
 
 enum { SCORES, PARTIAL }; /* scratch slots of attn_decode */
@@ -15,7 +16,11 @@ enum { SCORES, PARTIAL }; /* scratch slots of attn_decode */
 int attn_in_proj_opt(const struct plumb_env *env, const void *args)
 {
 	const struct plumb_attn_in_proj *a = args;
-	const struct linear_part part[] = {{a->w_q, a->qg}, {a->w_k, a->k}, {a->w_v, a->v}};
+	const struct linear_part part[] = {
+		{a->w_q, a->qg, "attn_in_proj: w_q"},
+		{a->w_k, a->k, "attn_in_proj: w_k"},
+		{a->w_v, a->v, "attn_in_proj: w_v"},
+	};
 	return linear_opt(env, a->x, a->T, part, 3);
 }
 
@@ -24,8 +29,10 @@ int attn_qk_rope_opt(const struct plumb_env *env, const void *args)
 	const struct plumb_attn_qk_rope *a = args;
 	const struct plumb_config *cfg = env->cfg;
 	int64_t q_width = cfg->q_heads * cfg->head_dim, kv_width = cfg->kv_heads * cfg->head_dim;
-	int status = PLUMB_OK;
+	int status = plumb_vector_check(env, "attn_qk_rope: q_norm", a->q_norm);
 
+	if (status == PLUMB_OK)
+		status = plumb_vector_check(env, "attn_qk_rope: k_norm", a->k_norm);
 	for (int64_t t = 0; t < a->T && status == PLUMB_OK; t++) {
 		struct plumb_attn_heads launch = {
 			.position = a->position,
@@ -137,6 +144,6 @@ int attn_gate_opt(const struct plumb_env *env, const void *args)
 int attn_out_proj_opt(const struct plumb_env *env, const void *args)
 {
 	const struct plumb_attn_out_proj *a = args;
-	const struct linear_part part[] = {{a->w, a->y}};
+	const struct linear_part part[] = {{a->w, a->y, "attn_out_proj: w"}};
 	return linear_opt(env, a->x, a->T, part, 1);
 }

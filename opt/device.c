@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "opt/device_private.h"
+#include "opt/matrix.h"
 #include "opt/mirror.h"
 #include "opt/opt.h"
 
@@ -157,7 +158,7 @@ static void drop_banks(struct plumb_device *d)
 {
 	for (size_t i = 0; i < d->banks; i++) {
 		free(d->bank[i].host);
-		d->backend->give(d, (void *)d->bank[i].device);
+		d->backend->give(d, d->bank[i].device);
 	}
 	d->banks = 0;
 }
@@ -395,17 +396,30 @@ uint32_t *plumb_device_counters(const struct plumb_env *env, size_t count)
 }
 
 /* The matrices of a bank must be alike, or one kernel cannot take them all. */
-static int bank_refused(const struct plumb_weight *bank, int64_t count, struct plumb_error *err)
+static int bank_refused(const struct plumb_env *env, const struct plumb_weight *bank, int64_t count)
 {
+	struct plumb_error *err = env->err;
+	int status;
+
 	if (count < 1)
 		return plumb_fail(
 			err, PLUMB_BAD_INPUT, "a bank of %lld matrices, expected at least 1", (long long)count);
+	status = plumb_matrix_check(env, "matrix 0 of a bank", &bank[0]);
+	if (status != PLUMB_OK)
+		return status;
 	for (int64_t i = 1; i < count; i++) {
 		if (bank[i].format != bank[0].format)
 			return plumb_fail(err, PLUMB_BAD_INPUT,
 				"matrix %lld of a bank is stored as %s, matrix 0 as %s: one "
 				"kernel reads them all, so they must be alike",
 				(long long)i, plumb_format_name(bank[i].format), plumb_format_name(bank[0].format));
+		if (!bank[i].scale && bank[0].scale)
+			return plumb_fail(err, PLUMB_BAD_INPUT, "matrix %lld of a bank has no scales, matrix 0 has some",
+				(long long)i);
+		if (bank[i].scale && bank[i].scale_format != bank[0].scale_format)
+			return plumb_fail(err, PLUMB_BAD_INPUT,
+				"matrix %lld of a bank has scales stored as %s, matrix 0 as %s", (long long)i,
+				plumb_format_name(bank[i].scale_format), plumb_format_name(bank[0].scale_format));
 		if (bank[i].cols != bank[0].cols)
 			return plumb_fail(err, PLUMB_BAD_INPUT,
 				"matrix %lld of a bank has %lld columns, matrix 0 has %lld", (long long)i,
@@ -419,34 +433,30 @@ static int bank_refused(const struct plumb_weight *bank, int64_t count, struct p
 	return PLUMB_OK;
 }
 
-static bool bank_same(const struct plumb_bank_pointers *p, const struct plumb_weight *bank, int64_t count)
+enum { BANK_ENTRY = 2 * sizeof(const void *) + sizeof(float) }; /* bytes of a matrix in the arrays */
+
+/* The arrays of a bank, into BANK_ENTRY * count bytes. */
+static void bank_arrays(const struct plumb_weight *bank, int64_t count, unsigned char *out)
 {
-	bool same = p->count == count;
-	for (int64_t i = 0; i < count && same; i++)
-		same = p->host[i] == bank[i].data;
-	return same;
+	size_t n = (size_t)count, pointer = sizeof(const void *);
+
+	for (size_t i = 0; i < n; i++) {
+		memcpy(out + i * pointer, &bank[i].data, pointer);
+		memcpy(out + (n + i) * pointer, &bank[i].scale, pointer);
+		memcpy(out + 2 * n * pointer + i * sizeof(float), &bank[i].global, sizeof(float));
+	}
 }
 
-/* Make the pointer array of *p from the bank. */
+/* Make the arrays of *p; host: as bank_arrays fills them, taken over. */
 static int bank_make(struct plumb_device *d, struct plumb_bank_pointers *p, const struct plumb_weight *bank,
-	int64_t count, struct plumb_error *err)
+	int64_t count, unsigned char *host, struct plumb_error *err)
 {
-	size_t bytes = (size_t)count * sizeof *p->host;
-	const void **host = malloc(bytes);
-	const void **device = host ? d->backend->take(d, bytes, err) : NULL;
-	int status;
+	size_t bytes = (size_t)count * BANK_ENTRY;
+	unsigned char *device = d->backend->take(d, bytes, err);
+	int status = device ? d->backend->upload(d, device, host, bytes, err) : PLUMB_BAD_INPUT;
 
-	if (!device) {
-		free(host);
-		return host ? PLUMB_BAD_INPUT
-			    : plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for a bank of %lld matrices",
-				      (long long)count);
-	}
-	for (int64_t i = 0; i < count; i++)
-		host[i] = bank[i].data;
-	status = d->backend->upload(d, device, host, bytes, err);
 	if (status == PLUMB_OK)
-		status = plumb_device_retire(d, (void *)p->device, err);
+		status = plumb_device_retire(d, p->device, err);
 	if (status != PLUMB_OK) {
 		d->backend->give(d, device);
 		free(host);
@@ -461,8 +471,8 @@ int plumb_device_bank(
 	const struct plumb_env *env, const struct plumb_weight *bank, int64_t count, struct plumb_device_bank *out)
 {
 	struct plumb_device *d = env->device;
-	int status = bank_refused(bank, count, env->err);
-	size_t i = 0;
+	int status = bank_refused(env, bank, count);
+	size_t i = 0, n = (size_t)count;
 
 	if (status != PLUMB_OK)
 		return status;
@@ -480,15 +490,29 @@ int plumb_device_bank(
 		}
 		d->bank[i] = (struct plumb_bank_pointers){0};
 	}
-	/* another bank may live at the address of one that was freed: the list tells */
-	if (i == d->banks || !bank_same(&d->bank[i], bank, count)) {
-		status = bank_make(d, &d->bank[i], bank, count, env->err);
+	/* another bank may live at the address of one that was freed: the arrays tell */
+	unsigned char *host = malloc(n * BANK_ENTRY);
+	if (!host)
+		return plumb_fail(
+			env->err, PLUMB_BAD_INPUT, "out of memory for a bank of %lld matrices", (long long)count);
+	bank_arrays(bank, count, host);
+	struct plumb_bank_pointers *p = &d->bank[i];
+	if (i < d->banks && p->count == count && memcmp(p->host, host, n * BANK_ENTRY) == 0) {
+		free(host);
+	} else {
+		status = bank_make(d, p, bank, count, host, env->err);
 		if (status != PLUMB_OK)
 			return status;
 		d->banks += i == d->banks;
 	}
-	out->data = (const void *const *)d->bank[i].device;
-	out->format = (int)bank[0].format;
+	const void *const *pointer = (const void *const *)(const void *)p->device;
+	out->matrices = (struct plumb_matrix_bank){
+		.data = pointer,
+		.scale = pointer + n,
+		.global = (const float *)(const void *)(pointer + 2 * n),
+		.format = (int)bank[0].format,
+		.scale_format = (int)bank[0].scale_format,
+	};
 	out->rows = bank[0].rows;
 	out->cols = bank[0].cols;
 	return PLUMB_OK;

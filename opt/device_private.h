@@ -50,12 +50,11 @@ struct plumb_scratch {
 	size_t asked;  /* most bytes asked for in this op; 0: not yet */
 };
 
-/* A bank's pointer array, and the host's list it was made from. */
+/* A bank's arrays, and what they were made from: data (count) pointers | scale (count) pointers | global (count) floats. */
 struct plumb_bank_pointers {
 	const struct plumb_weight *bank;
 	int64_t count;
-	const void **host; /* (count) */
-	const void **device;
+	unsigned char *host, *device;
 };
 
 struct plumb_mirror; /* opt/mirror.c: copies of host memory */

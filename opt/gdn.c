@@ -7,12 +7,18 @@
 #include "kernels/gdn.h"
 #include "opt/device.h"
 #include "opt/linear.h"
+#include "opt/matrix.h"
 #include "opt/opt.h"
 
 int gdn_in_proj_opt(const struct plumb_env *env, const void *args)
 {
 	const struct plumb_gdn_in_proj *a = args;
-	const struct linear_part part[] = {{a->w_qkv, a->qkv}, {a->w_z, a->z}, {a->w_b, a->b}, {a->w_a, a->a}};
+	const struct linear_part part[] = {
+		{a->w_qkv, a->qkv, "gdn_in_proj: w_qkv"},
+		{a->w_z, a->z, "gdn_in_proj: w_z"},
+		{a->w_b, a->b, "gdn_in_proj: w_b"},
+		{a->w_a, a->a, "gdn_in_proj: w_a"},
+	};
 	return linear_opt(env, a->x, a->T, part, 4);
 }
 
@@ -29,7 +35,7 @@ int gdn_conv_opt(const struct plumb_env *env, const void *args)
 		.taps = env->cfg->gdn_conv_taps,
 		.bf16 = env->policy == PLUMB_POLICY_BF16,
 	};
-	int status = PLUMB_OK;
+	int status = plumb_vector_check(env, "gdn_conv: conv", a->conv);
 
 	for (int64_t t = 0; t < a->T && status == PLUMB_OK; t++) {
 		launch.row = (int)t;
@@ -58,8 +64,10 @@ int gdn_recurrence_opt(const struct plumb_env *env, const void *args)
 		.root = (float)sqrt((double)cfg->gdn_key_dim),
 		.bf16 = env->policy == PLUMB_POLICY_BF16,
 	};
-	int status = PLUMB_OK;
+	int status = plumb_vector_check(env, "gdn_recurrence: a_log", a->a_log);
 
+	if (status == PLUMB_OK)
+		status = plumb_vector_check(env, "gdn_recurrence: dt_bias", a->dt_bias);
 	for (int64_t t = 0; t < a->T && status == PLUMB_OK; t++) {
 		launch.y = a->y + t * C;
 		launch.b = a->b + t * Hv;
@@ -84,7 +92,7 @@ int gdn_norm_gate_opt(const struct plumb_env *env, const void *args)
 		.silu = cfg->gdn_gate == PLUMB_GATE_SILU,
 		.bf16 = env->policy == PLUMB_POLICY_BF16,
 	};
-	int status = PLUMB_OK;
+	int status = plumb_vector_check(env, "gdn_norm_gate: norm", a->norm);
 
 	for (int64_t t = 0; t < a->T && status == PLUMB_OK; t++) {
 		launch.o = a->o + t * width;
@@ -98,6 +106,6 @@ int gdn_norm_gate_opt(const struct plumb_env *env, const void *args)
 int gdn_out_proj_opt(const struct plumb_env *env, const void *args)
 {
 	const struct plumb_gdn_out_proj *a = args;
-	const struct linear_part part[] = {{a->w, a->y}};
+	const struct linear_part part[] = {{a->w, a->y, "gdn_out_proj: w"}};
 	return linear_opt(env, a->x, a->T, part, 1);
 }

@@ -5,6 +5,7 @@
 #include "core/order.h"
 #include "kernels/hc.h"
 #include "opt/device.h"
+#include "opt/matrix.h"
 #include "opt/opt.h"
 
 int hc_norm_down_opt(const struct plumb_env *env, const void *args)
@@ -20,18 +21,20 @@ int hc_norm_down_opt(const struct plumb_env *env, const void *args)
 		.bf16 = env->policy == PLUMB_POLICY_BF16,
 	};
 	struct plumb_hc_down down = {
-		.down = a->down->data,
-		.down_format = (int)a->down->format,
-		.inject = a->inject ? a->inject->data : NULL,
-		.inject_format = a->inject ? (int)a->inject->format : 0,
+		.down = plumb_matrix_of(a->down),
+		.inject = plumb_matrix_of(a->inject),
 		.streams = (int)S,
 		.low_rank = R,
 		.cols = S * D,
 		.pieces = plumb_split_count(R + S, S * D),
 		.bf16 = norm.bf16,
 	};
-	int status = PLUMB_OK;
+	int status = plumb_vector_check(env, "hc_norm_down: norm", a->norm);
 
+	if (status == PLUMB_OK)
+		status = plumb_matrix_check(env, "hc_norm_down: down", a->down);
+	if (status == PLUMB_OK && a->inject)
+		status = plumb_matrix_check(env, "hc_norm_down: inject", a->inject);
 	for (int64_t t = 0; t < a->T && status == PLUMB_OK; t++) {
 		norm.residual = a->residual + t * S * D;
 		norm.normed = a->normed + t * S * D;
@@ -50,15 +53,14 @@ int hc_up_mix_opt(const struct plumb_env *env, const void *args)
 	const struct plumb_hc_up_mix *a = args;
 	int64_t S = env->cfg->streams, D = env->cfg->hidden, R = a->up->cols;
 	struct plumb_hc_up up = {
-		.up = a->up->data,
-		.format = (int)a->up->format,
+		.up = plumb_matrix_of(a->up),
 		.streams = (int)S,
 		.hidden = D,
 		.low_rank = R,
 		.pieces = plumb_split_count(S * D, R),
 		.bf16 = env->policy == PLUMB_POLICY_BF16,
 	};
-	int status = PLUMB_OK;
+	int status = plumb_matrix_check(env, "hc_up_mix: up", a->up);
 
 	for (int64_t t = 0; t < a->T && status == PLUMB_OK; t++) {
 		up.normed = a->normed + t * S * D;

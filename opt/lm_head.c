@@ -10,7 +10,7 @@
 int lm_head_opt(const struct plumb_env *env, const void *args)
 {
 	const struct plumb_lm_head *a = args;
-	const struct linear_part part = {a->w, a->logits};
+	const struct linear_part part = {a->w, a->logits, "lm_head: w"};
 	return linear_opt(env, a->x, a->T, &part, 1);
 }
 

@@ -282,11 +282,8 @@ static int frame_operand(
 	switch (o->kind) {
 	case PLUMB_KIND_WEIGHT:
 		f->weight[i] = *(const struct plumb_weight *)p->host;
-		if (f->weight[i].data) {
-			f->weight[i].data = plumb_stored_weight(d, stored, &f->weight[i], env->err);
-			if (!f->weight[i].data)
-				return PLUMB_BAD_INPUT;
-		}
+		if (f->weight[i].data && plumb_stored_weight(d, stored, &f->weight[i], env->err) != PLUMB_OK)
+			return PLUMB_BAD_INPUT;
 		frame_set(f, o, &f->weight[i]);
 		return PLUMB_OK;
 	case PLUMB_KIND_BANK:

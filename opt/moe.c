@@ -5,19 +5,15 @@
 #include "core/order.h"
 #include "kernels/moe.h"
 #include "opt/device.h"
+#include "opt/matrix.h"
 #include "opt/opt.h"
 
-static struct plumb_moe_matrix matrix(const struct plumb_weight *w)
-{
-	return (struct plumb_moe_matrix){w->data, (int)w->format};
-}
-
-static int bank(const struct plumb_env *env, const struct plumb_weight *w, struct plumb_moe_bank *out)
+static int bank(const struct plumb_env *env, const struct plumb_weight *w, struct plumb_matrix_bank *out)
 {
 	struct plumb_device_bank b;
 	int status = plumb_device_bank(env, w, env->cfg->experts, &b);
 	if (status == PLUMB_OK)
-		*out = (struct plumb_moe_bank){b.data, b.format};
+		*out = b.matrices;
 	return status;
 }
 
@@ -27,12 +23,16 @@ int moe_router_opt(const struct plumb_env *env, const void *args)
 	const struct plumb_config *c = env->cfg;
 	int64_t E = c->experts, A = c->experts_per_token, D = c->hidden;
 	struct plumb_moe_router_launch m = {
-		.gate = matrix(a->gate), .shared_gate = matrix(a->shared_gate), .cols = D, .experts = (int32_t)E,
+		.gate = plumb_matrix_of(a->gate), .shared_gate = plumb_matrix_of(a->shared_gate), .cols = D, .experts = (int32_t)E,
 		.chosen = (int32_t)A, .pieces = plumb_split_count(E + 1, D), .norm_topk = c->norm_topk,
 		.bf16 = env->policy == PLUMB_POLICY_BF16,
 	};
-	int status = PLUMB_OK;
+	int status = plumb_matrix_check(env, "moe_router: gate", a->gate);
 
+	if (status == PLUMB_OK)
+		status = plumb_matrix_check(env, "moe_router: shared_gate", a->shared_gate);
+	if (status != PLUMB_OK)
+		return status;
 	if (E > PLUMB_MOE_MAX_EXPERTS)
 		return plumb_fail(env->err, PLUMB_BAD_INPUT, "moe_router: num_experts %lld, expected at most %d",
 			(long long)E, PLUMB_MOE_MAX_EXPERTS);
@@ -64,7 +64,7 @@ int moe_gate_up_opt(const struct plumb_env *env, const void *args)
 	const struct plumb_config *c = env->cfg;
 	int64_t A = c->experts_per_token, D = c->hidden, F = c->expert_inner, Fs = c->shared_inner, units = A * F + Fs;
 	struct plumb_moe_gate_up_launch m = {
-		.shared_gate = matrix(a->shared_gate), .shared_up = matrix(a->shared_up), .cols = D, .inner = F,
+		.shared_gate = plumb_matrix_of(a->shared_gate), .shared_up = plumb_matrix_of(a->shared_up), .cols = D, .inner = F,
 		.shared_inner = Fs, .experts = (int32_t)c->experts, .chosen = (int32_t)A,
 		.pieces = plumb_split_count(2 * units, D), .bf16 = env->policy == PLUMB_POLICY_BF16,
 	};
@@ -72,6 +72,10 @@ int moe_gate_up_opt(const struct plumb_env *env, const void *args)
 
 	if (status == PLUMB_OK)
 		status = bank(env, a->up, &m.up);
+	if (status == PLUMB_OK)
+		status = plumb_matrix_check(env, "moe_gate_up: shared_gate", a->shared_gate);
+	if (status == PLUMB_OK)
+		status = plumb_matrix_check(env, "moe_gate_up: shared_up", a->shared_up);
 	if (status == PLUMB_OK && units > INT32_MAX) /* a block, at least, each */
 		status = plumb_fail(env->err, PLUMB_BAD_INPUT,
 			"moe_gate_up: inner sizes of all chosen experts %lld, expected at most %d", (long long)units,
@@ -92,12 +96,14 @@ int moe_down_opt(const struct plumb_env *env, const void *args)
 	const struct plumb_config *c = env->cfg;
 	int64_t A = c->experts_per_token, D = c->hidden, F = c->expert_inner, Fs = c->shared_inner, rows = D * (A + 1);
 	struct plumb_moe_down_launch m = {
-		.shared_down = matrix(a->shared_down), .rows = D, .inner = F, .shared_inner = Fs,
+		.shared_down = plumb_matrix_of(a->shared_down), .rows = D, .inner = F, .shared_inner = Fs,
 		.experts = (int32_t)c->experts, .chosen = (int32_t)A, .pieces = plumb_split_count(rows, F),
 		.shared_pieces = plumb_split_count(rows, Fs), .bf16 = env->policy == PLUMB_POLICY_BF16,
 	};
 	int status = bank(env, a->down, &m.down);
 
+	if (status == PLUMB_OK)
+		status = plumb_matrix_check(env, "moe_down: shared_down", a->shared_down);
 	for (int64_t t = 0; t < a->T && status == PLUMB_OK; t++) {
 		m.hidden = a->hidden + t * A * F;
 		m.shared_hidden = a->shared_hidden + t * Fs;

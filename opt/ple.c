@@ -8,6 +8,7 @@
 #include "kernels/ple.h"
 #include "opt/device.h"
 #include "opt/linear.h"
+#include "opt/matrix.h"
 #include "opt/opt.h"
 
 /* Scratch slots of plumb_device_scratch. */
@@ -26,8 +27,7 @@ int ple_embed_opt(const struct plumb_env *env, const void *args)
 			.token = a->token + t,
 			.history = a->history,
 			.ngram = a->ngram,
-			.table = table.data,
-			.format = table.format,
+			.table = table.matrices,
 			.shard_rows = a->shard_rows,
 			.width = table.cols,
 			.ngram_size = cfg->ngram,
@@ -48,7 +48,10 @@ int ple_gate_opt(const struct plumb_env *env, const void *args)
 	const struct plumb_config *cfg = env->cfg;
 	int64_t S = cfg->streams, D = cfg->hidden, SD = S * D;
 	float *projected = plumb_device_scratch(env, PROJECTED, (size_t)(SD + D) * sizeof *projected);
-	const struct linear_part part[] = {{a->key_proj, projected}, {a->value_proj, projected + SD}};
+	const struct linear_part part[] = {
+		{a->key_proj, projected, "ple_gate: key_proj"},
+		{a->value_proj, projected + SD, "ple_gate: value_proj"},
+	};
 	struct plumb_ple_gate_launch launch = {
 		.key = projected,
 		.value = projected + SD,
@@ -63,6 +66,12 @@ int ple_gate_opt(const struct plumb_env *env, const void *args)
 	};
 	int status = projected ? PLUMB_OK : PLUMB_BAD_INPUT;
 
+	if (status == PLUMB_OK)
+		status = plumb_vector_check(env, "ple_gate: norm_key", a->norm_key);
+	if (status == PLUMB_OK)
+		status = plumb_vector_check(env, "ple_gate: norm_query", a->norm_query);
+	if (status == PLUMB_OK)
+		status = plumb_vector_check(env, "ple_gate: norm_conv", a->norm_conv);
 	launch.least = launch.bf16 ? plumb_round_bf16(1e-6f) : 1e-6f;
 	for (int64_t t = 0; t < a->T && status == PLUMB_OK; t++) {
 		launch.residual = a->residual + t * SD;
@@ -90,7 +99,7 @@ int ple_conv_opt(const struct plumb_env *env, const void *args)
 		.dilation = cfg->ngram,
 		.bf16 = env->policy == PLUMB_POLICY_BF16,
 	};
-	int status = PLUMB_OK;
+	int status = plumb_vector_check(env, "ple_conv: conv", a->conv);
 
 	for (int64_t t = 0; t < a->T && status == PLUMB_OK; t++) {
 		launch.row = (int)t;

@@ -7,6 +7,7 @@
 #include "kernels/qsa.h"
 #include "opt/device.h"
 #include "opt/linear.h"
+#include "opt/matrix.h"
 #include "opt/opt.h"
 
 /* A block's number, and that of the tile after the last, are 32 bits wide in the kernels. */
@@ -25,9 +26,13 @@ int qsa_project_opt(const struct plumb_env *env, const void *args)
 	const struct plumb_config *cfg = env->cfg;
 	int64_t Hi = cfg->index_heads, Di = cfg->index_dim;
 	float *scratch = plumb_device_scratch(env, 0, (size_t)((Hi + 2) * Di) * sizeof *scratch); /* (Hi + 2, Di) */
-	const struct linear_part part[] = {{a->w, scratch}};
+	const struct linear_part part[] = {{a->w, scratch, "qsa_project: w"}};
 	int status = scratch ? PLUMB_OK : PLUMB_BAD_INPUT;
 
+	if (status == PLUMB_OK)
+		status = plumb_vector_check(env, "qsa_project: q_norm", a->q_norm);
+	if (status == PLUMB_OK)
+		status = plumb_vector_check(env, "qsa_project: k_norm", a->k_norm);
 	for (int64_t t = 0; t < a->T && status == PLUMB_OK; t++) {
 		struct plumb_qsa_heads launch = {
 			.position = a->position,

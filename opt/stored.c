@@ -19,7 +19,7 @@ struct plumb_bank {
 	const struct plumb_weight *host;
 	int64_t count;
 	struct plumb_weight *seen;   /* (count) the host's matrices as uploaded */
-	struct plumb_weight *device; /* (count) data on the device */
+	struct plumb_weight *device; /* (count) data and scales on the device */
 	uint64_t *print;             /* (count) */
 	struct plumb_buffer buffer;
 };
@@ -177,18 +177,56 @@ void *plumb_stored_constant(
 	return copy_of(d, s, host, bytes, WHOLE_CONSTANT, err);
 }
 
-const void *plumb_stored_weight(
-	struct plumb_device *d, struct plumb_stored *s, const struct plumb_weight *w, struct plumb_error *err)
+/* The same of a part of a matrix. */
+static const void *part_of(struct plumb_device *d, struct plumb_stored *s, const void *part, size_t bytes,
+	struct plumb_error *err)
 {
 	void *host;
 
-	memcpy(&host, &w->data, sizeof host); /* a copy's host address is also where state goes back: not const */
-	return copy_of(d, s, host, plumb_weight_bytes(w), WHOLE_WEIGHT, err);
+	memcpy(&host, &part, sizeof host); /* a copy's host address is also where state goes back: not const */
+	return copy_of(d, s, host, bytes, WHOLE_WEIGHT, err);
+}
+
+int plumb_stored_weight(struct plumb_device *d, struct plumb_stored *s, struct plumb_weight *w, struct plumb_error *err)
+{
+	const void *data = part_of(d, s, w->data, plumb_weight_data_bytes(w), err), *scale = NULL;
+	size_t scale_bytes = plumb_weight_scale_bytes(w);
+
+	if (!data)
+		return PLUMB_BAD_INPUT;
+	if (w->scale && scale_bytes > 0) {
+		scale = part_of(d, s, w->scale, scale_bytes, err);
+		if (!scale)
+			return PLUMB_BAD_INPUT;
+	}
+	w->data = data;
+	w->scale = scale;
+	return PLUMB_OK;
 }
 
 static bool matrix_same(const struct plumb_weight *a, const struct plumb_weight *b)
 {
-	return a->format == b->format && a->rows == b->rows && a->cols == b->cols && a->data == b->data;
+	return a->format == b->format && a->rows == b->rows && a->cols == b->cols && a->data == b->data &&
+	       a->scale == b->scale && a->scale_format == b->scale_format &&
+	       memcmp(&a->global, &b->global, sizeof a->global) == 0;
+}
+
+/* Bytes of the scales that a matrix of a bank has. */
+static size_t scale_bytes_of(const struct plumb_weight *w)
+{
+	return w->scale ? plumb_weight_scale_bytes(w) : 0;
+}
+
+static uint64_t matrix_print(const struct plumb_weight *w)
+{
+	uint64_t h = fingerprint(w->data, plumb_weight_data_bytes(w), WHOLE_WEIGHT);
+	size_t bytes = scale_bytes_of(w);
+	return bytes ? mix(h, fingerprint(w->scale, bytes, WHOLE_WEIGHT)) : h;
+}
+
+static size_t aligned(size_t bytes)
+{
+	return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
 
 static void bank_free(struct plumb_device *d, struct plumb_bank *b)
@@ -221,18 +259,23 @@ static int bank_create(struct plumb_device *d, const struct plumb_weight *host, 
 		goto failed;
 	}
 	for (size_t i = 0; i < n; i++)
-		bytes += (plumb_weight_bytes(&host[i]) + ALIGN - 1) / ALIGN * ALIGN;
+		bytes += aligned(plumb_weight_data_bytes(&host[i])) + aligned(scale_bytes_of(&host[i]));
 	status = plumb_buffer_reserve(d, &b->buffer, bytes, true, err);
 	if (status == PLUMB_OK)
 		status = plumb_buffer_zones(d, &b->buffer, bytes, err);
 	bytes = 0;
 	for (size_t i = 0; i < n && status == PLUMB_OK; i++) {
-		size_t own = plumb_weight_bytes(&host[i]);
+		unsigned char *data = plumb_buffer_data(&b->buffer) + bytes;
+		size_t own = plumb_weight_data_bytes(&host[i]), scale_bytes = scale_bytes_of(&host[i]);
+		unsigned char *scale = data + aligned(own);
 		b->seen[i] = b->device[i] = host[i];
-		b->device[i].data = plumb_buffer_data(&b->buffer) + bytes;
-		b->print[i] = fingerprint(host[i].data, own, WHOLE_WEIGHT);
-		status = d->backend->upload(d, plumb_buffer_data(&b->buffer) + bytes, host[i].data, own, err);
-		bytes += (own + ALIGN - 1) / ALIGN * ALIGN;
+		b->device[i].data = data;
+		b->device[i].scale = scale_bytes ? scale : NULL;
+		b->print[i] = matrix_print(&host[i]);
+		status = d->backend->upload(d, data, host[i].data, own, err);
+		if (status == PLUMB_OK && scale_bytes)
+			status = d->backend->upload(d, scale, host[i].scale, scale_bytes, err);
+		bytes += aligned(own) + aligned(scale_bytes);
 	}
 	if (status == PLUMB_OK) {
 		*out = b;
@@ -250,7 +293,7 @@ static bool bank_current(const struct plumb_bank *b)
 	bool same = true;
 	for (int64_t i = 0; i < b->count && same; i++)
 		same = matrix_same(&b->seen[i], &b->host[i]) &&
-			b->print[i] == fingerprint(b->host[i].data, plumb_weight_bytes(&b->host[i]), WHOLE_WEIGHT);
+			b->print[i] == matrix_print(&b->host[i]);
 	return same;
 }
 

@@ -57,12 +57,12 @@ struct plumb_stored {
 };
 void plumb_stored_clear(struct plumb_device *device, struct plumb_stored *stored);
 
-/* Device address of host bytes; of a matrix; of a bank, whose list is host memory that stays where it is. NULL with a
- * message. */
+/* Device address of host bytes, and of a bank, whose list is host memory that stays where it is: NULL with a message. A
+ * matrix: its data and scales replaced by the device's. */
 void *plumb_stored_constant(struct plumb_device *device, struct plumb_stored *stored, void *host, size_t bytes,
 	struct plumb_error *err);
-const void *plumb_stored_weight(struct plumb_device *device, struct plumb_stored *stored,
-	const struct plumb_weight *host, struct plumb_error *err);
+int plumb_stored_weight(struct plumb_device *device, struct plumb_stored *stored, struct plumb_weight *weight,
+	struct plumb_error *err);
 const struct plumb_weight *plumb_stored_bank(struct plumb_device *device, struct plumb_stored *stored,
 	const struct plumb_weight *host, int64_t count, struct plumb_error *err);
 

@@ -13,14 +13,15 @@
  *          roundings, uniform within their bounds, have a third of it as variance; 0.4 leaves seven standard deviations
  *          of the mean of 1000 squares (each has variance 1/5 - 1/9). Truncation has 4/3. It is TOSA's limit on
  *          sum (err/unit)^2, 1.6*n*T for an n-term sum with half of our unit, and the declared depth in the place of n.
- *   bias   an error has no preferred sign. Taken from the exact value as it would be stored, since the last rounding
- *          of a right result can have one: silu(x) of a small bf16 x is x/2 + x^2/4, and all but always rounds down;
- * and both with and without the drift that the contract itself has: an implementation may be better than it. The errors
- * of one token (they share roots and sums), each over its spread, give one mean s_c; for C numbers with symmetric
- * distributions P(|sum s_c| > z * sqrt(sum s_c^2)) <= 2 exp(-z^2/2) whatever their sizes (Hoeffding's inequality, given
- * the sizes), so z > 6 does not come by chance (3e-8). Taken twice: of errors as they are, and of errors times the sign
- * of the value (truncation goes towards zero). A bias far below the noise is of no consequence, and functions have one:
- * it must also be more than a quarter of the rms, z > sqrt(C)/4, for C numbers that are not 0.
+ *   bias   an error has no preferred sign. Taken from the exact value as it would be stored, for the last rounding
+ *          of a right result can have one (silu(x) of a small bf16 x is x/2 + x^2/4, and all but always rounds down),
+ *          and both with and without the drift that the contract has (an implementation may be better than it). The
+ *          errors of one token (they share roots and sums), each over its spread, give one mean s_c; for C numbers
+ *          with symmetric distributions P(|sum s_c| > z * sqrt(sum s_c^2)) <= 2 exp(-z^2/2), whatever their sizes
+ *          (Hoeffding's inequality, given the sizes), so z > 6 does not come by chance (3e-8). Taken twice: of errors
+ *          as they are, and of errors times the sign of the value (truncation goes towards zero). A bias far below
+ *          the noise is of no consequence, and functions have one: it must also be more than a quarter of the rms,
+ *          z > sqrt(C)/4, for C numbers that are not 0.
  *
  * RMS and bias need PLUMB_BOUND_ELEMENTS elements, bias PLUMB_BOUND_CLUSTERS tokens as well; below, they decide
  * nothing. Selections (experts, blocks, tokens) have no bound: they are compared as sets elsewhere. */

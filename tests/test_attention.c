@@ -58,7 +58,7 @@ static int64_t page_rows_of(struct rig *r)
 static struct plumb_cache cache_of(struct rig *r, const char *name, int64_t page_rows)
 {
 	int64_t pages = (r->env.capacity + page_rows - 1) / page_rows;
-	return rig_cache(r, name, (enum plumb_format)rig_below(r, PLUMB_FORMAT_COUNT), r->env.capacity,
+	return rig_cache(r, name, (enum plumb_format)rig_below(r, PLUMB_PLAIN_FORMATS), r->env.capacity,
 		r->cfg.kv_heads * r->cfg.head_dim, page_rows, pages + 2);
 }
 

@@ -156,6 +156,26 @@ START_TEST(tiny_passes)
 }
 END_TEST
 
+/* The same with quantised checkpoints, as released: experts nvfp4 or block FP8, an FP8 n-gram table. Only /fp32 is recorded. */
+static const struct {
+	const char *golden, *checkpoint;
+} quantised[] = {
+	{PLUMB_GOLDEN_DIR "/tiny-nvfp4/tiny-nvfp4.h5", PLUMB_GOLDEN_DIR "/tiny-nvfp4/checkpoint"},
+	{PLUMB_GOLDEN_DIR "/tiny-fp8/tiny-fp8.h5", PLUMB_GOLDEN_DIR "/tiny-fp8/checkpoint"},
+};
+
+START_TEST(quantised_passes)
+{
+	struct result r;
+	static const char *const mode[] = {"oracle", "twin"}, *const ties[] = {"torch", "lower"};
+	plumb(&r, "check %s --checkpoint %s --mode %s --ties %s --verbose", quantised[_i / 4].golden, quantised[_i / 4].checkpoint,
+		mode[_i / 2 % 2], ties[_i % 2]);
+	expect(&r, 0);
+	ck_assert_ptr_null(strstr(r.out, "FAIL"));
+	ck_assert_ptr_nonnull(strstr(r.out, "greedy"));
+}
+END_TEST
+
 static cJSON *read_json(const char *path)
 {
 	size_t size;
@@ -174,14 +194,14 @@ static double number(const cJSON *o, const char *name)
 }
 
 /* The figures, asserted from the JSON: every float tensor, local <= 1e-6, propagated <= 1e-5, choices equal. */
-START_TEST(json_report)
+static void figures(const char *golden, const char *checkpoint, int expected_floats)
 {
 	struct result r;
 	char path[SCRATCH_PATH];
 	int floats = 0, choices = 0;
 
 	scratch_path(path, dir, "report.json");
-	plumb(&r, "check " TINY " --checkpoint " CHECKPOINT " --json '%s' --quiet", path);
+	plumb(&r, "check %s --checkpoint %s --json '%s' --quiet", golden, checkpoint, path);
 	expect(&r, 0);
 	cJSON *j = read_json(path), *view, *item;
 	ck_assert(cJSON_IsTrue(cJSON_GetObjectItem(j, "pass")));
@@ -199,9 +219,49 @@ START_TEST(json_report)
 			}
 		}
 	}
-	ck_assert_int_eq(floats, 85 + 86); /* with the mask 87 under /fp32; decode_logits in the propagated view */
+	ck_assert_int_eq(floats, expected_floats);
 	ck_assert_int_eq(choices, 2 * 5);
 	cJSON_Delete(j);
+}
+
+START_TEST(json_report)
+{
+	figures(TINY, CHECKPOINT, 85 + 86); /* with the mask 87 under /fp32; decode_logits in the propagated view */
+}
+END_TEST
+
+START_TEST(json_report_quantised)
+{
+	figures(quantised[_i].golden, quantised[_i].checkpoint, 85 + 85);
+}
+END_TEST
+
+/* A NaN code in a weight is found by the comparison, not hidden by it (core/bind.h). */
+START_TEST(nan_code)
+{
+	struct result r;
+	char path[SCRATCH_PATH];
+	size_t size;
+	static const char *const files[] = {"config.json", "layer-00000-experts-0000-0011.safetensors",
+		"layer-00001-experts-0000-0011.safetensors", "layer-00002-experts-0000-0011.safetensors",
+		"layer-00003-experts-0000-0011.safetensors", "model-bf16-00001-of-00001.safetensors",
+		"model-plefp8-00001-of-00002.safetensors", "model-plefp8-00002-of-00002.safetensors"};
+	mkdir(scratch_path(path, dir, "ckpt"), 0777);
+	for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+		char from[512], to[128];
+		snprintf(from, sizeof from, "%s/%s", quantised[0].checkpoint, files[i]);
+		snprintf(to, sizeof to, "ckpt/%s", files[i]);
+		char *data = scratch_read(from, &size);
+		if (i == 3) { /* all block scales of layer 2: 12 * (64 * 3 + 2 * 48 * 4) bytes before as many groups of codes */
+			size_t scales = 12 * (64 * 3 + 2 * 48 * 4), codes = scales * 8;
+			memset(data + size - codes - scales, 0x7F, scales);
+		}
+		scratch_write(dir, to, data, size);
+		free(data);
+	}
+	plumb(&r, "check %s --checkpoint '%s/ckpt' --view local", quantised[0].golden, dir);
+	expect(&r, 1);
+	ck_assert_msg(strstr(r.out, "moe/routed/output") && strstr(r.out, "NaN"), "%s", r.out);
 }
 END_TEST
 
@@ -573,7 +633,10 @@ int main(void)
 	tcase_add_test(c, help_and_usage);
 	tcase_add_test(c, list);
 	tcase_add_loop_test(c, tiny_passes, 0, 4);
+	tcase_add_loop_test(c, quantised_passes, 0, 8);
 	tcase_add_test(c, json_report);
+	tcase_add_loop_test(c, json_report_quantised, 0, 2);
+	tcase_add_test(c, nan_code);
 	tcase_add_test(c, junit_report);
 	tcase_add_test(c, selection_of_layers);
 	tcase_add_test(c, run_command);

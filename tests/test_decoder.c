@@ -209,7 +209,7 @@ START_TEST(openblas_witnesses_plain_loops)
 	enum { N = 77, K = 301, T = 21 };
 	float w[N * K], x[T * K];
 	double plain[T * N], blas[T * N];
-	struct plumb_weight weight = {PLUMB_F32, N, K, w};
+	struct plumb_weight weight = {.format = PLUMB_F32, .rows = N, .cols = K, .data = w};
 
 	srand(7);
 	for (int i = 0; i < N * K; i++)

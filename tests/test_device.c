@@ -164,16 +164,16 @@ START_TEST(banks)
 	bank[3].rows = 2; /* the last shard may be short */
 	ck_assert_int_eq(plumb_device_bank(&env, bank, 4, &a), PLUMB_OK);
 	ck_assert_int_eq(plumb_device_bank(&env, bank, 4, &b), PLUMB_OK);
-	ck_assert_ptr_eq(a.data, b.data);
-	ck_assert_int_eq(a.format, PLUMB_F32);
+	ck_assert_ptr_eq(a.matrices.data, b.matrices.data);
+	ck_assert_int_eq(a.matrices.format, PLUMB_F32);
 	ck_assert_int_eq(a.rows, 3);
 	ck_assert_int_eq(a.cols, 4);
 	for (int i = 0; i < 4; i++)
-		ck_assert_ptr_eq(a.data[i], data[i]);
+		ck_assert_ptr_eq(a.matrices.data[i], data[i]);
 	/* another bank at the same address */
 	bank[1].data = data[0];
 	ck_assert_int_eq(plumb_device_bank(&env, bank, 4, &b), PLUMB_OK);
-	ck_assert_ptr_eq(b.data[1], data[0]);
+	ck_assert_ptr_eq(b.matrices.data[1], data[0]);
 	ck_assert_int_eq(plumb_device_bank(&env, bank, 2, &b), PLUMB_OK);
 
 	bank[2].format = PLUMB_BF16;

@@ -19,7 +19,7 @@ static struct plumb_env env_of(enum plumb_policy policy)
 START_TEST(embed_formats)
 {
 	static const int64_t widths[] = {1, 31, 33, 255, 256, 257, 700};
-	enum plumb_format format = (enum plumb_format)(_i % PLUMB_FORMAT_COUNT);
+	enum plumb_format format = (enum plumb_format)(_i % PLUMB_PLAIN_FORMATS);
 	uint64_t random = 11 + (uint64_t)_i;
 	struct plumb_env env = env_of(_i % 2 ? PLUMB_POLICY_BF16 : PLUMB_POLICY_F32);
 	int64_t S = 2 + _i, D = widths[_i % 7], V = 19, T = 5;
@@ -65,7 +65,7 @@ START_TEST(embed_codes)
 	enum plumb_format format = _i ? PLUMB_F16 : PLUMB_BF16;
 	struct plumb_env env = env_of(PLUMB_POLICY_BF16);
 	uint16_t *code = malloc(D * sizeof *code);
-	struct plumb_weight table = {format, 1, D, code};
+	struct plumb_weight table = {.format = format, .rows = 1, .cols = D, .data = code};
 	struct st_buffer ref = st_floats_new(2 * D), opt = st_floats_new(2 * D);
 	const int32_t token = 0;
 	struct plumb_embed a = {1, &token, &table, st_floats(ref)};
@@ -81,7 +81,7 @@ START_TEST(embed_codes)
 
 	static const uint32_t hard[] = {0x7FC00000u, 0xFFC12345u, 0x7F800000u, 0xFF800000u, 0x80000000u, 0, 1,
 		0x80000001u, 0x007FFFFFu, 0x00800000u, 0x3F800001u, 0x7F7FFFFFu};
-	struct plumb_weight exact = {PLUMB_F32, 1, sizeof hard / 4, hard};
+	struct plumb_weight exact = {.format = PLUMB_F32, .rows = 1, .cols = sizeof hard / 4, .data = hard};
 	config.hidden = exact.cols;
 	a.table = &exact;
 	env.device = st_device(3);
@@ -104,7 +104,7 @@ START_TEST(embed_far)
 	const int64_t V = (INT64_C(1) << 31) / D + 2;
 	const size_t bytes = (size_t)V * D * sizeof(uint16_t);
 	uint16_t *far = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	struct plumb_weight table = {PLUMB_BF16, V, D, far};
+	struct plumb_weight table = {.format = PLUMB_BF16, .rows = V, .cols = D, .data = far};
 	struct plumb_env env = env_of(PLUMB_POLICY_BF16);
 	struct st_buffer opt = st_floats_new(2 * D);
 	const int32_t token = (int32_t)(V - 1);

@@ -563,7 +563,7 @@ static int norm_gate_offset(const struct plumb_env *env, const void *args)
 {
 	struct plumb_gdn_norm_gate a = *(const struct plumb_gdn_norm_gate *)args;
 	float *w = take((size_t)a.norm->cols * sizeof *w);
-	struct plumb_weight norm = {PLUMB_F32, 1, a.norm->cols, w};
+	struct plumb_weight norm = {.format = PLUMB_F32, .rows = 1, .cols = a.norm->cols, .data = w};
 	for (int64_t i = 0; i < norm.cols; i++)
 		w[i] = 1.0f + vector_at(a.norm, i);
 	a.norm = &norm;

@@ -67,11 +67,11 @@ START_TEST(head_rows)
 	float *x = malloc((size_t)(T * D) * sizeof *x);
 
 	config.hidden = D, config.vocab = V;
-	for (int variant = 0; variant < 2 * PLUMB_FORMAT_COUNT; variant++) {
+	for (int variant = 0; variant < 2 * PLUMB_PLAIN_FORMATS; variant++) {
 		uint64_t random = (uint64_t)(100 * _i + variant);
-		enum plumb_format format = (enum plumb_format)(variant % PLUMB_FORMAT_COUNT);
+		enum plumb_format format = (enum plumb_format)(variant % PLUMB_PLAIN_FORMATS);
 		struct plumb_env env = env_of(variant % 2 ? PLUMB_POLICY_BF16 : PLUMB_POLICY_F32);
-		struct st_weight w = st_weight_new(&random, V, D, 1.0, format, variant / PLUMB_FORMAT_COUNT);
+		struct st_weight w = st_weight_new(&random, V, D, 1.0, format, variant / PLUMB_PLAIN_FORMATS);
 		struct plumb_lm_head a = {T, x, &w.w, st_floats(oracle)};
 		double *wide = st_decoded(&w.w), *size = st_decoded(&w.w);
 		double *xd = malloc((size_t)D * sizeof *xd), *sum = malloc((size_t)V * sizeof *sum);

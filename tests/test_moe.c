@@ -193,7 +193,7 @@ START_TEST(router_ties_and_classes)
 		int A = chosen[(pattern + _i) % 4];
 		enum plumb_policy policy = pattern % 2 ? PLUMB_POLICY_F32 : PLUMB_POLICY_BF16;
 		struct op_case *c = make(PLUMB_MOE_ROUTER, (struct shape){1, E, A, 1, 1}, policy, 1,
-			(_i + pattern) % PLUMB_FORMAT_COUNT);
+			(_i + pattern) % PLUMB_PLAIN_FORMATS);
 		floats(c, "x")[0] = 1.0f;
 		for (int64_t e = 0; e < E; e++)
 			set_weight(c, "gate", 0, e, 0, logit((enum pattern)pattern, e, E, &r));
@@ -606,7 +606,7 @@ static const struct {
 
 START_TEST(edge_shapes)
 {
-	for (int format = 0; format < PLUMB_FORMAT_COUNT; format++) {
+	for (int format = 0; format < PLUMB_PLAIN_FORMATS; format++) {
 		enum plumb_policy policy = format == PLUMB_BF16 ? PLUMB_POLICY_BF16 : PLUMB_POLICY_F32;
 		struct op_case *c = make(edges[_i].op, edges[_i].shape, policy, 1 + format % 2, format);
 		check_once(c);

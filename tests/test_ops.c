@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Every op of the table in every implementation, with random configs and data. What a failing line begins with replays
- * it: PLUMB_OP_CASE=moe_down:17 test_ops. PLUMB_OP_SEEDS sets how many seeds an op gets; with PLUMB_OP_RACE set all of
+ * it: PLUMB_OP_CASE=moe_down:17 test_ops, or moe_down:1401:fp8_block where it names a format. PLUMB_OP_SEEDS sets how many seeds an op gets; with PLUMB_OP_RACE set all of
  * them also go through the race check. */
 #include <check.h>
 #include <math.h>
@@ -10,20 +10,21 @@
 
 #include "core/ops/attention.h"
 #include "core/ops/gdn.h"
+#include "core/ops/lm_head.h"
 #include "core/ops/moe.h"
 #include "ref/twin/twin.h"
 #include "tests/support/op_case.h"
 
 #ifdef __SANITIZE_ADDRESS__
-enum { SEEDS = 6 }; /* the sanitizers cost a factor of ten */
+enum { SEEDS = 6, FORMAT_SEEDS = 1 }; /* the sanitizers cost a factor of ten */
 #else
-enum { SEEDS = 16 };
+enum { SEEDS = 16, FORMAT_SEEDS = 6 };
 #endif
 #ifdef PLUMB_TEST_GPU
 enum { GPU, DEVICES };
 #else
 enum { NATURAL, SCHEDULE, SCHEDULES = 3, OWN_MEMORY = SCHEDULE + SCHEDULES, RACE, DEVICES };
-enum { RACE_SEEDS = 2 }; /* the race check costs a factor of 10 to 50 */
+enum { RACE_SEEDS = 2 }; /* of a hundred: the race check costs a factor of 10 to 50 */
 #endif
 
 /* simt: in natural order; in others; with memory of its own, as a GPU has; with the race check. Or a GPU. */
@@ -65,24 +66,26 @@ static int choose(uint64_t seed, struct plumb_device *chosen[DEVICES + 1])
 	chosen[n++] = device[NATURAL];
 	chosen[n++] = device[SCHEDULE + seed % SCHEDULES];
 	chosen[n++] = device[OWN_MEMORY];
-	if (device[RACE] && (seed < RACE_SEEDS || getenv("PLUMB_OP_RACE")))
+	if (device[RACE] && (seed % 100 < RACE_SEEDS || getenv("PLUMB_OP_RACE")))
 		chosen[n++] = device[RACE];
 #endif
 	return n;
 }
 
-/* One line for a failure. */
-static bool passes(enum plumb_op op, uint64_t seed, struct plumb_bound_result *bounds)
+/* One line for a failure. format: -1, each matrix its own. */
+static bool passes(enum plumb_op op, uint64_t seed, int format, struct plumb_bound_result *bounds)
 {
 	char text[OP_CASE_TEXT], name[64];
-	struct op_case *c = op_case_new(op, seed, NULL);
+	struct op_case_options options = {.policy = -1, .format = format, .traces = -1};
+	struct op_case *c = op_case_new(op, seed, &options);
 	struct plumb_device *chosen[DEVICES + 1];
 	struct plumb_error error;
 	c->bounds = bounds;
 	bool ok = op_case_check(c, NULL, chosen, choose(seed, chosen), text);
 
 	if (!ok)
-		printf("%s: %s\n", op_case_name(c, name), text);
+		printf("%s%s%s: %s\n", op_case_name(c, name), format < 0 ? "" : ":",
+			format < 0 ? "" : plumb_format_name((enum plumb_format)format), text);
 	op_case_free(c);
 	for (int i = 0; i < DEVICES; i++) /* the next case has other data, perhaps at the same address */
 		if (device[i])
@@ -90,12 +93,16 @@ static bool passes(enum plumb_op op, uint64_t seed, struct plumb_bound_result *b
 	return ok;
 }
 
-/* Whether the case that was asked for is one of this op; its seed. */
-static bool asked(const char *wanted, enum plumb_op op, uint64_t *seed)
+/* Whether the case that was asked for is one of this op; its seed, and its format or -1. */
+static bool asked(const char *wanted, enum plumb_op op, uint64_t *seed, int *format)
 {
 	size_t length = strcspn(wanted, ":");
+	char *end = NULL;
 
-	*seed = wanted[length] ? strtoull(wanted + length + 1, NULL, 10) : 0;
+	*seed = wanted[length] ? strtoull(wanted + length + 1, &end, 10) : 0;
+	*format = PLUMB_FORMAT_COUNT - 1;
+	while (*format >= 0 && !(end && *end == ':' && !strcmp(end + 1, plumb_format_name((enum plumb_format)*format))))
+		--*format;
 	return strlen(plumb_ops[op].name) == length && strncmp(wanted, plumb_ops[op].name, length) == 0;
 }
 
@@ -106,16 +113,16 @@ START_TEST(random_cases)
 	struct plumb_bound_result bounds;
 	char text[256];
 	double worst = 0.0;
-	int failed = 0;
+	int failed = 0, format = -1;
 
 	if (one) {
-		if (!asked(one, (enum plumb_op)_i, &first))
+		if (!asked(one, (enum plumb_op)_i, &first, &format))
 			return;
 		seeds = 1;
 	}
 	plumb_bound_begin(&bounds, (enum plumb_op)_i);
 	for (uint64_t seed = first; seed < first + seeds; seed++)
-		failed += !passes((enum plumb_op)_i, seed, &bounds);
+		failed += !passes((enum plumb_op)_i, seed, format, &bounds);
 	for (int i = 0; i < plumb_ops[_i].operands; i++)
 		worst = bounds.operand[i].max_ratio > worst ? bounds.operand[i].max_ratio : worst;
 	printf("%-16s %3llu cases, largest error of the twin %.4f of the bound\n", plumb_ops[_i].name,
@@ -123,6 +130,28 @@ START_TEST(random_cases)
 	if (!one)
 		ck_assert_msg(plumb_bound_passes(&bounds, text, sizeof text), "%s: %s", plumb_ops[_i].name, text);
 	ck_assert_msg(failed == 0, "%s: %d of %llu cases fail", plumb_ops[_i].name, failed, (unsigned long long)seeds);
+}
+END_TEST
+
+/* Every op that has a matrix, all its matrices in one format: each format in turn. */
+START_TEST(every_format)
+{
+	const struct plumb_op_info *info = &plumb_ops[_i];
+	bool has_matrix = false;
+	struct plumb_bound_result bounds;
+	char text[256];
+	int failed = 0, cases = 0;
+
+	for (int i = 0; i < info->operands; i++)
+		has_matrix |= info->operand[i].role == PLUMB_WEIGHT && !op_is_vector(&info->operand[i]);
+	if (!has_matrix || getenv("PLUMB_OP_CASE"))
+		return;
+	plumb_bound_begin(&bounds, (enum plumb_op)_i);
+	for (int format = 0; format < PLUMB_FORMAT_COUNT; format++)
+		for (int seed = 0; seed < FORMAT_SEEDS; seed++, cases++)
+			failed += !passes((enum plumb_op)_i, (uint64_t)(1000 + 100 * format + seed), format, &bounds);
+	ck_assert_msg(plumb_bound_passes(&bounds, text, sizeof text), "%s: %s", info->name, text);
+	ck_assert_msg(failed == 0, "%s: %d of %d cases fail", info->name, failed, cases);
 }
 END_TEST
 
@@ -187,6 +216,14 @@ static int weight_changed(const struct plumb_env *env, const void *args)
 	return status;
 }
 
+static int scale_changed(const struct plumb_env *env, const void *args)
+{
+	const struct plumb_moe_down *a = args;
+	int status = moe_down_twin(env, args);
+	memset((void *)(uintptr_t)a->down[env->cfg->experts - 1].scale, 0x11, 1);
+	return status;
+}
+
 static int refused(const struct plumb_env *env, const void *args)
 {
 	(void)args;
@@ -225,29 +262,152 @@ static int page_swap(const struct plumb_env *env, const void *args)
 	return status;
 }
 
+/* Readers of stored weights that have each been somebody's bug: the twin, given weights that make up for it. */
+enum reader { NIBBLES_SWAPPED, NEXT_SCALE, PREVIOUS_ROW_SCALE, GLOBAL_TWICE, NO_GLOBAL, NO_SCALE, SCALES_TRANSPOSED };
+
+static unsigned char *misread_scales(const struct plumb_weight *w, enum reader reader, size_t row_scales)
+{
+	size_t bytes = plumb_weight_scale_bytes(w);
+	size_t unit = w->format == PLUMB_NVFP4 ? 1 : plumb_format_row_bytes(w->scale_format, 1), n = bytes / unit;
+	const unsigned char *from = w->scale;
+	unsigned char *scale = malloc(bytes);
+	float one = 1.0f;
+
+	ck_assert_ptr_nonnull(scale);
+	for (size_t i = 0; i < n; i++) {
+		size_t source = i;
+		if (reader == NEXT_SCALE)
+			source = (i + 1) % n;
+		if (reader == PREVIOUS_ROW_SCALE)
+			source = (i + n - row_scales) % n;
+		if (reader == SCALES_TRANSPOSED)
+			source = i % row_scales * (n / row_scales) + i / row_scales;
+		memcpy(scale + i * unit, from + source * unit, unit);
+		if (reader == NO_SCALE && w->format == PLUMB_NVFP4)
+			scale[i] = 0x38; /* 1 */
+		else if (reader == NO_SCALE)
+			plumb_encode(w->scale_format, &one, 1, scale + i * unit);
+	}
+	return scale;
+}
+
+static int misread(const struct plumb_env *env, const struct plumb_lm_head *a, enum reader reader)
+{
+	struct plumb_weight w = *a->w;
+	struct plumb_lm_head other = *a;
+	size_t bytes = plumb_weight_data_bytes(&w);
+	size_t columns = w.format == PLUMB_NVFP4 ? PLUMB_NVFP4_GROUP : w.format == PLUMB_FP8_BLOCK ? PLUMB_FP8_BLOCK_SIZE : 0;
+	unsigned char *data = malloc(bytes), *scale = NULL;
+	int status;
+
+	ck_assert_ptr_nonnull(data);
+	memcpy(data, w.data, bytes);
+	w.data = data;
+	for (size_t i = 0; reader == NIBBLES_SWAPPED && i < bytes; i++)
+		data[i] = (unsigned char)(data[i] << 4 | data[i] >> 4);
+	w.global = reader == GLOBAL_TWICE ? w.global * w.global : reader == NO_GLOBAL ? 1.0f : w.global;
+	if (w.scale)
+		w.scale = scale = misread_scales(&w, reader, columns ? ((size_t)w.cols + columns - 1) / columns : 1);
+	other.w = &w;
+	status = lm_head_twin(env, &other);
+	free(data);
+	free(scale);
+	return status;
+}
+
+#define READER(name, reader)                                                                                           \
+	static int name(const struct plumb_env *env, const void *args)                                                 \
+	{                                                                                                              \
+		return misread(env, args, reader);                                                                     \
+	}
+READER(nibbles_swapped, NIBBLES_SWAPPED)
+READER(next_scale, NEXT_SCALE)
+READER(previous_row_scale, PREVIOUS_ROW_SCALE)
+READER(global_twice, GLOBAL_TWICE)
+READER(no_global, NO_GLOBAL)
+READER(no_scale, NO_SCALE)
+READER(scales_transposed, SCALES_TRANSPOSED)
+
+/* The data one column or one byte on. */
+static int next_code(const struct plumb_env *env, const void *args)
+{
+	const struct plumb_lm_head *a = args;
+	struct plumb_weight w = *a->w;
+	struct plumb_lm_head other = *a;
+	w.data = (const unsigned char *)w.data + 1; /* what lies behind the last is in the guard zone */
+	other.w = &w;
+	return lm_head_twin(env, &other);
+}
+
+/* One expert's global scale for all. */
+static int first_global(const struct plumb_env *env, const void *args)
+{
+	struct plumb_moe_down other = *(const struct plumb_moe_down *)args;
+	int64_t E = env->cfg->experts;
+	struct plumb_weight *bank = malloc((size_t)E * sizeof *bank);
+	int status;
+
+	ck_assert_ptr_nonnull(bank);
+	memcpy(bank, other.down, (size_t)E * sizeof *bank);
+	for (int64_t e = 0; e < E; e++)
+		bank[e].global = bank[0].global;
+	other.down = bank;
+	status = moe_down_twin(env, &other);
+	free(bank);
+	return status;
+}
+
 static const struct {
 	enum plumb_op op;
 	plumb_op_fn *candidate;
 	const char *told; /* part of the line */
+	int format;       /* of the matrices, or -1: random ones */
 } faults[] = {
-	{PLUMB_MOE_DOWN, one_bit, "y[0, 0] is"},
-	{PLUMB_MOE_DOWN, not_a_number, "is nan, expected"},
-	{PLUMB_MOE_DOWN, not_written, "y["},
-	{PLUMB_MOE_DOWN, past_the_end, "y was written outside"},
-	{PLUMB_MOE_DOWN, before_the_start, "y was written outside"},
-	{PLUMB_MOE_DOWN, input_changed, "hidden is an input and was changed"},
-	{PLUMB_MOE_DOWN, weight_changed, "down is an input and was changed"},
-	{PLUMB_MOE_DOWN, refused, "failed: no such thing"},
-	{PLUMB_MOE_ROUTER, other_expert, "expert[0, 0] is"},
-	{PLUMB_GDN_CONV, window_row, "window[0, 0] is"},
-	{PLUMB_ATTN_QK_ROPE, far_row, "keys["},
-	{PLUMB_ATTN_QK_ROPE, page_swap, "keys had its page table changed"},
+	{PLUMB_LM_HEAD, nibbles_swapped, "logits[", PLUMB_NVFP4},
+	{PLUMB_LM_HEAD, next_code, "logits[", PLUMB_NVFP4},
+	{PLUMB_LM_HEAD, next_scale, "logits[", PLUMB_NVFP4},
+	{PLUMB_LM_HEAD, previous_row_scale, "logits[", PLUMB_NVFP4},
+	{PLUMB_LM_HEAD, global_twice, "logits[", PLUMB_NVFP4},
+	{PLUMB_LM_HEAD, no_global, "logits[", PLUMB_NVFP4},
+	{PLUMB_LM_HEAD, no_scale, "logits[", PLUMB_NVFP4},
+	{PLUMB_LM_HEAD, scales_transposed, "logits[", PLUMB_NVFP4},
+	{PLUMB_LM_HEAD, next_code, "logits[", PLUMB_FP8_ROW},
+	{PLUMB_LM_HEAD, next_scale, "logits[", PLUMB_FP8_ROW},
+	{PLUMB_LM_HEAD, no_scale, "logits[", PLUMB_FP8_ROW},
+	{PLUMB_LM_HEAD, next_scale, "logits[", PLUMB_FP8_BLOCK},
+	{PLUMB_LM_HEAD, no_scale, "logits[", PLUMB_FP8_BLOCK},
+	{PLUMB_LM_HEAD, scales_transposed, "logits[", PLUMB_FP8_BLOCK},
+	{PLUMB_LM_HEAD, global_twice, "logits[", PLUMB_FP8_TABLE},
+	{PLUMB_LM_HEAD, no_global, "logits[", PLUMB_FP8_TABLE},
+	{PLUMB_MOE_DOWN, first_global, "y[", PLUMB_NVFP4},
+	{PLUMB_MOE_DOWN, scale_changed, "down had its scales changed", PLUMB_NVFP4},
+	{PLUMB_MOE_DOWN, one_bit, "y[0, 0] is", -1},
+	{PLUMB_MOE_DOWN, not_a_number, "is nan, expected", -1},
+	{PLUMB_MOE_DOWN, not_written, "y[", -1},
+	{PLUMB_MOE_DOWN, past_the_end, "y was written outside", -1},
+	{PLUMB_MOE_DOWN, before_the_start, "y was written outside", -1},
+	{PLUMB_MOE_DOWN, input_changed, "hidden is an input and was changed", -1},
+	{PLUMB_MOE_DOWN, weight_changed, "down is an input and was changed", -1},
+	{PLUMB_MOE_DOWN, refused, "failed: no such thing", -1},
+	{PLUMB_MOE_ROUTER, other_expert, "expert[0, 0] is", -1},
+	{PLUMB_GDN_CONV, window_row, "window[0, 0] is", -1},
+	{PLUMB_ATTN_QK_ROPE, far_row, "keys[", -1},
+	{PLUMB_ATTN_QK_ROPE, page_swap, "keys had its page table changed", -1},
 };
 
 START_TEST(faults_are_told)
 {
 	char text[OP_CASE_TEXT];
-	struct op_case *c = op_case_new(faults[_i].op, 5, NULL);
+	struct op_case_options options = {.policy = -1, .format = faults[_i].format, .traces = -1};
+	struct plumb_config cfg;
+	if (faults[_i].op == PLUMB_LM_HEAD) { /* more than one block of rows and of columns, and different numbers of them */
+		struct op_random r = {1};
+		op_config_random(&r, PLUMB_LM_HEAD, &cfg);
+		cfg.hidden = 270;
+		cfg.vocab = 131;
+		options.cfg = &cfg;
+	}
+	struct op_case *c = op_case_new(faults[_i].op, 5, &options);
 
 	ck_assert_msg(op_case_agree(c, NULL, device, 1, text), "%s", text);
 	ck_assert(!op_case_agree(c, faults[_i].candidate, device, 1, text));
@@ -283,6 +443,7 @@ int main(void)
 	tcase_add_test(cases, a_seed_is_a_case);
 	tcase_add_loop_test(cases, faults_are_told, 0, (int)(sizeof faults / sizeof faults[0]));
 	tcase_add_loop_test(cases, random_cases, 0, PLUMB_OP_COUNT);
+	tcase_add_loop_test(cases, every_format, 0, PLUMB_OP_COUNT);
 	suite_add_tcase(suite, cases);
 	SRunner *runner = srunner_create(suite);
 	srunner_set_fork_status(

@@ -242,7 +242,7 @@ START_TEST(hash_of_the_release)
 	for (int64_t i = 0; i < SHARD; i++)
 		data[i] = plumb_f32_to_bf16((float)(i % 251));
 	for (int i = 0; i < SHARDS; i++)
-		table[i] = (struct plumb_weight){PLUMB_BF16, SHARD, 1, data};
+		table[i] = (struct plumb_weight){.format = PLUMB_BF16, .rows = SHARD, .cols = 1, .data = data};
 	c.arguments.ple_embed = (struct plumb_ple_embed){.T = 9,
 		.token = ids,
 		.history = history,
@@ -583,7 +583,7 @@ static int conv_newest_first(const struct plumb_env *env, const void *args)
 	struct plumb_ple_conv a = *(const struct plumb_ple_conv *)args;
 	int64_t rows = a.conv->rows, cols = a.conv->cols;
 	float *taps = take((size_t)(rows * cols) * sizeof *taps);
-	struct plumb_weight conv = {PLUMB_F32, rows, cols, taps};
+	struct plumb_weight conv = {.format = PLUMB_F32, .rows = rows, .cols = cols, .data = taps};
 	for (int64_t i = 0; i < rows * cols; i++)
 		plumb_weight_row(a.conv, i / cols, cols - 1 - i % cols, 1, taps + i);
 	a.conv = &conv;

@@ -40,7 +40,7 @@ static void open_case(struct rig *r, int i, const char *what)
 
 static struct plumb_cache cache_of(struct rig *r, const char *name, int64_t rows, int64_t page_rows)
 {
-	return rig_cache(r, name, (enum plumb_format)rig_below(r, PLUMB_FORMAT_COUNT), rows, r->cfg.index_dim,
+	return rig_cache(r, name, (enum plumb_format)rig_below(r, PLUMB_PLAIN_FORMATS), rows, r->cfg.index_dim,
 		page_rows, (rows + page_rows - 1) / page_rows + 2);
 }
 

@@ -372,7 +372,7 @@ template <typename T> static inline T __ldcg(const T *p)
 
 template <typename T> static inline T plumb_load_stream(const T *p)
 {
-	static_assert(sizeof(T) == 8 || sizeof(T) == 16, "uint2, uint4, float2 or float4");
+	static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16, "uint32_t, uint2, uint4, float2 or float4");
 	return *plumb_simt_aligned(p);
 }
 

@@ -96,7 +96,7 @@ struct plumb_weight *matrix(enum plumb_format format, int64_t rows, int64_t cols
 		x[i] *= 0.6f * sqrtf(3.0f / (float)cols);
 	data += (16 - (uintptr_t)data % 16) % 16 + (size_t)offset * element;
 	plumb_encode(format, x, rows * cols, data);
-	*w = (struct plumb_weight){format, rows, cols, data};
+	*w = (struct plumb_weight){.format = format, .rows = rows, .cols = cols, .data = data};
 	return w;
 }
 

@@ -10,7 +10,7 @@
 #include "ref/ref.h"
 #include "ref/twin/twin.h"
 
-enum { ZONE = 256, ALIGNMENT = 64, ZONE_BYTE = 0xff }; /* all ones is a NaN in binary32, bf16 and f16, and -1 */
+enum { ZONE = 256, ALIGNMENT = 64, ZONE_BYTE = 0xff }; /* all ones is a NaN in binary32, bf16, f16 and E4M3, and -1 */
 
 uint64_t op_random_next(struct op_random *r)
 {
@@ -62,14 +62,40 @@ static size_t element_bytes(enum plumb_kind kind)
 	return kind == PLUMB_KIND_I64 ? sizeof(int64_t) : sizeof(float);
 }
 
-/* Matrices in one block, with gaps, each at any address its elements may have. */
+bool op_is_vector(const struct plumb_operand *info)
+{
+	const char *name = info->name;
+	return strstr(name, "norm") || !strcmp(name, "conv") || !strcmp(name, "a_log") || !strcmp(name, "dt_bias");
+}
+
+/* Formats of the operand's matrices and of their scales. */
+static void choose_formats(struct op_case *c, const struct op_operand *o, int format, struct plumb_weight *w)
+{
+	int choices = op_is_vector(o->info) ? PLUMB_PLAIN_FORMATS : PLUMB_FORMAT_COUNT;
+
+	w->format = (enum plumb_format)(format >= 0 && format < choices ? format : op_random_below(&c->random, choices));
+	if (w->format == PLUMB_FP8_ROW || w->format == PLUMB_FP8_BLOCK)
+		w->scale_format = op_random_below(&c->random, 2) ? PLUMB_BF16 : PLUMB_F32;
+}
+
+/* Where the next of some arrays lies, *at bytes on: a gap or none, and often an address where wide loads are possible. */
+static size_t place_next(struct op_case *c, size_t unit, size_t bytes, size_t *at)
+{
+	size_t start = *at + unit * (size_t)(op_random_below(&c->random, 2) ? op_random_below(&c->random, 9) : 0);
+
+	if (op_random_below(&c->random, 2))
+		start = (start + 15) / 16 * 16;
+	*at = start + bytes;
+	return start;
+}
+
+/* Matrices in one block, with gaps, each at any address its elements may have; their scales in another, likewise. */
 static void make_matrices(struct op_case *c, struct op_operand *o, int format)
 {
 	bool bank = o->info->kind == PLUMB_KIND_BANK;
 	int64_t rows = o->dim[bank], cols = o->dim[bank + 1], total = 0;
-	enum plumb_format f = format >= 0 ? (enum plumb_format)format
-					  : (enum plumb_format)op_random_below(&c->random, PLUMB_FORMAT_COUNT);
-	size_t unit = plumb_format_row_bytes(f, 1), at = 0;
+	struct plumb_weight like = {.cols = cols};
+	size_t at = 0, scale_at = 0;
 
 	o->matrices = bank ? o->dim[0] : 1;
 	if (o->info->count) { /* the n-gram table, cut into shards of equal rows but for the last */
@@ -79,19 +105,25 @@ static void make_matrices(struct op_case *c, struct op_operand *o, int format)
 		o->matrices = (total + rows - 1) / rows;
 	}
 	o->weight = take((size_t)o->matrices * sizeof *o->weight);
-	size_t *start = take((size_t)o->matrices * sizeof *start);
+	size_t(*start)[2] = take((size_t)o->matrices * sizeof *start);
+	choose_formats(c, o, format, &like);
+	size_t unit = plumb_format_row_bytes(like.format, 1);
+	size_t scale_unit = like.format == PLUMB_NVFP4 ? 1 : plumb_format_row_bytes(like.scale_format, 1);
 	for (int64_t i = 0; i < o->matrices; i++) {
 		struct plumb_weight *w = &o->weight[i];
-		*w = (struct plumb_weight){f, total && i == o->matrices - 1 ? total - i * rows : rows, cols, NULL};
-		at += unit * (size_t)(op_random_below(&c->random, 2) ? op_random_below(&c->random, 9) : 0);
-		if (op_random_below(&c->random, 2))
-			at = (at + 15) / 16 * 16; /* where wide loads are possible */
-		start[i] = at;
-		at += plumb_weight_bytes(w);
+		*w = like;
+		w->rows = total && i == o->matrices - 1 ? total - i * rows : rows;
+		start[i][0] = place_next(c, unit, plumb_weight_data_bytes(w), &at);
+		if (plumb_weight_scale_bytes(w) > 0)
+			start[i][1] = place_next(c, scale_unit, plumb_weight_scale_bytes(w), &scale_at);
 	}
 	memory_make(&o->memory, at);
-	for (int64_t i = 0; i < o->matrices; i++)
-		o->weight[i].data = o->memory.data + start[i];
+	if (scale_at > 0)
+		memory_make(&o->scale, scale_at);
+	for (int64_t i = 0; i < o->matrices; i++) {
+		o->weight[i].data = o->memory.data + start[i][0];
+		o->weight[i].scale = scale_at > 0 ? o->scale.data + start[i][1] : NULL;
+	}
 	free(start);
 }
 
@@ -226,6 +258,7 @@ void op_case_seal(struct op_case *c)
 		if (o->info->role != PLUMB_OUT) {
 			keep(&o->before, &o->memory);
 			keep(&o->page_before, &o->page);
+			keep(&o->scale_before, &o->scale);
 		}
 	}
 }
@@ -236,9 +269,11 @@ void op_case_free(struct op_case *c)
 		struct op_operand *o = &c->operand[i];
 		free(o->memory.block);
 		free(o->page.block);
+		free(o->scale.block);
 		free(o->weight);
 		free(o->before);
 		free(o->page_before);
+		free(o->scale_before);
 	}
 	free(c->args);
 	free(c);
@@ -280,6 +315,8 @@ static void prepare(struct op_case *c, enum plumb_poison poison)
 				o->memory.data, 0, (size_t)o->count);
 		else if (o->before)
 			memcpy(o->memory.block, o->before, o->memory.block_bytes);
+		if (o->scale_before)
+			memcpy(o->scale.block, o->scale_before, o->scale.block_bytes);
 	}
 }
 
@@ -296,6 +333,8 @@ static bool untouched(const struct op_case *c, const char *what, char text[OP_CA
 			fault = "is an input and was changed";
 		else if (o->page_before && memcmp(o->page.block, o->page_before, o->page.block_bytes) != 0)
 			fault = "had its page table changed";
+		else if (o->scale_before && memcmp(o->scale.block, o->scale_before, o->scale.block_bytes) != 0)
+			fault = "had its scales changed";
 		if (fault) {
 			snprintf(text, OP_CASE_TEXT, "%s: %s %s", what, o->info->name, fault);
 			return false;

@@ -29,7 +29,7 @@ uint64_t op_random_next(struct op_random *r);
 int64_t op_random_below(struct op_random *r, int64_t n);           /* 0 .. n-1 */
 float op_random_float(struct op_random *r, float low, float high); /* uniform */
 
-/* bytes of data between two zones; what lies around data holds NaN in every format. */
+/* bytes of data between two zones; what lies around data holds NaN in every format that has one (E2M1 has none). */
 struct op_memory {
 	unsigned char *block, *data;
 	size_t block_bytes, bytes;
@@ -40,14 +40,16 @@ struct op_operand {
 	bool absent;           /* optional and left out */
 	int64_t dim[8], count; /* of the shape; count of elements of an array */
 	int rank;
-	struct op_memory memory;     /* the array, the cache's rows, all matrices */
+	struct op_memory memory;     /* the array, the cache's rows, the data of all matrices */
+	struct op_memory scale;      /* their scales */
 	struct op_memory page;       /* of a cache */
 	struct plumb_weight *weight; /* (matrices) */
 	int64_t matrices;
 	struct plumb_cache cache;
 	struct plumb_ngram ngram;
-	unsigned char *before;      /* block as it is before a call; NULL for outputs */
-	unsigned char *page_before; /* the page table's block */
+	unsigned char *before;       /* block as it is before a call; NULL for outputs */
+	unsigned char *page_before;  /* the page table's block */
+	unsigned char *scale_before; /* the scales' */
 };
 
 /* What does not come from the seed. */
@@ -55,7 +57,8 @@ struct op_case_options {
 	const struct plumb_config *cfg; /* NULL: random */
 	int policy;                     /* enum plumb_policy, or -1: random */
 	int64_t T;                      /* 0: random */
-	int format;                     /* enum plumb_format of all weights, or -1: random for each */
+	int format;                     /* enum plumb_format of all matrices, or -1: random for each; vectors are always
+	                                   f32, f16 or bf16 */
 	int traces;                     /* 1: with optional operands, 0: without, -1: random */
 };
 
@@ -125,6 +128,9 @@ bool op_case_check(
 
 /* A random config whose work is small, with sizes around those where code changes its way. */
 void op_config_random(struct op_random *r, enum plumb_op op, struct plumb_config *cfg);
+
+/* Whether the operand is a vector by what it does (norms, taps, decay constants), which nobody quantises. */
+bool op_is_vector(const struct plumb_operand *info);
 
 /* Fill the operands that are inputs. */
 void op_case_fill(struct op_case *c);

@@ -241,14 +241,74 @@ static void weight_range(const struct op_case *c, const struct op_operand *o, fl
 	}
 }
 
+/* Scales so that products reach about `largest` and mostly stay below: all alike, of several magnitudes with now and
+ * then a zero, or every second 64 times the others. code_peak: the largest magnitude of a code. */
+enum scales { ALIKE, MANY, ALTERNATING, SCALES };
+static float scale_value(struct op_case *c, enum scales pattern, int64_t i, float code_peak, float largest)
+{
+	float unit = largest / code_peak;
+
+	if (pattern == ALIKE)
+		return unit;
+	if (pattern == ALTERNATING)
+		return i % 2 ? unit : unit * 0x1p-6f;
+	if (op_random_below(&c->random, 16) == 0)
+		return 0.0f;
+	return unit * op_random_float(&c->random, 0.5f, 1.0f) * ldexpf(1.0f, -(int)op_random_below(&c->random, 7));
+}
+
+/* Every code, but most near the largest, as in a trained weight; no NaN. */
+static uint8_t random_e4m3(struct op_case *c)
+{
+	uint8_t code = op_random_below(&c->random, 4) ? plumb_f32_to_e4m3(op_random_float(&c->random, -448.0f, 448.0f))
+						      : (uint8_t)op_random_below(&c->random, 256);
+	return (code & 0x7f) == 0x7f ? 0x08 : code;
+}
+
+static void fill_quantised(struct op_case *c, const struct op_operand *o, struct plumb_weight *w, float largest)
+{
+	unsigned char *data = o->memory.data + ((const unsigned char *)w->data - o->memory.data);
+	unsigned char *scale = w->scale ? o->scale.data + ((const unsigned char *)w->scale - o->scale.data) : NULL;
+	size_t bytes = plumb_weight_data_bytes(w), scales = plumb_weight_scale_bytes(w);
+	enum scales pattern = (enum scales)op_random_below(&c->random, SCALES);
+	float code_peak = w->format == PLUMB_NVFP4 ? 6.0f : 448.0f;
+
+	for (size_t i = 0; i < bytes; i++) /* the last half byte of an odd row of nvfp4 too: it must count for nothing */
+		data[i] = w->format == PLUMB_NVFP4 ? (uint8_t)op_random_below(&c->random, 256) : random_e4m3(c);
+	/* each matrix its own; the codes of nvfp4's group scales use it: 2^4 .. 2^8 of their 448 */
+	w->global = scale_value(c, MANY, 0, code_peak, largest);
+	if (w->global == 0.0f) /* that would be all of the matrix */
+		w->global = largest / code_peak;
+	if (w->format == PLUMB_NVFP4) {
+		float spread = ldexpf(1.0f, 4 + (int)op_random_below(&c->random, 5));
+		w->global /= spread;
+		for (size_t i = 0; i < scales; i++) {
+			scale[i] = plumb_f32_to_e4m3(scale_value(c, pattern, (int64_t)i, 1.0f, spread));
+			if (op_random_below(&c->random, 32) == 0)
+				scale[i] |= 0x80; /* nobody writes it, but it has a meaning */
+		}
+	} else if (scale) {
+		size_t unit = plumb_format_row_bytes(w->scale_format, 1);
+		for (size_t i = 0; i < scales / unit; i++) {
+			float v = scale_value(c, pattern, (int64_t)i, code_peak, largest);
+			plumb_encode(w->scale_format, &v, 1, scale + i * unit);
+		}
+	}
+}
+
 static void fill_matrices(struct op_case *c, struct op_operand *o)
 {
 	float low, high;
 
 	weight_range(c, o, &low, &high);
 	for (int64_t i = 0; i < o->matrices; i++) {
-		const struct plumb_weight *w = &o->weight[i];
+		struct plumb_weight *w = &o->weight[i];
 		unsigned char *to = o->memory.data + ((const unsigned char *)w->data - o->memory.data);
+		if (w->format >= (enum plumb_format)PLUMB_PLAIN_FORMATS) {
+			fill_quantised(c, o, w, high);
+			continue;
+		}
+		w->global = NAN; /* not a scale of this format */
 		for (int64_t k = 0; k < w->rows * w->cols; k++) {
 			float v = op_random_float(&c->random, low, high);
 			plumb_encode(w->format, &v, 1, to + plumb_format_row_bytes(w->format, k));

@@ -9,6 +9,7 @@
 
 #include "core/numeric.h"
 #include "core/ops/ple.h"
+#include "core/quantise.h"
 #include "tests/support/scratch.h"
 #include "tests/support/write_safetensors.h"
 
@@ -137,6 +138,98 @@ static void *room(size_t bytes)
 	return p;
 }
 
+static bool is_quantised(enum plumb_format format)
+{
+	return (int)format >= PLUMB_PLAIN_FORMATS;
+}
+
+/* w, quantised from the numbers first .. of a role; data and scale are new. w->format, rows, cols and, for a part of a
+ * whole, global are set. */
+static void quantise(const struct maker *m, struct plumb_weight *w, const char *role, int64_t first, enum scale scale)
+{
+	uint64_t start = stream(m->options->seed, role);
+	struct plumb_error err;
+	float *x = room((size_t)(w->rows * w->cols) * sizeof *x);
+	w->scale_format = m->options->scale_format;
+	for (int64_t i = 0; i < w->rows * w->cols; i++)
+		x[i] = value(start, first + i, scale, w->cols);
+	size_t scale_bytes = plumb_weight_scale_bytes(w);
+	if (plumb_quantise(x, w, room(plumb_weight_data_bytes(w)), scale_bytes ? room(scale_bytes) : NULL, &err)) {
+		fprintf(stderr, "test support: %s\n", err.text);
+		exit(1);
+	}
+	free(x);
+}
+
+/* The F32 tensor with the values of w. */
+static void put_values(struct maker *m, const char *name, const struct plumb_weight *w)
+{
+	float *x = room((size_t)(w->rows * w->cols) * sizeof *x);
+	for (int64_t n = 0; n < w->rows; n++)
+		plumb_weight_row(w, n, 0, w->cols, x + n * w->cols);
+	put(m, name, "F32", 2, (int64_t[]){w->rows, w->cols}, x, (size_t)(w->rows * w->cols) * sizeof *x);
+	free(x);
+}
+
+/* An array of scales beside tensor name. */
+static void put_scales(struct maker *m, const char *name, const char *ending, const char *type, int rank, int64_t d0,
+	int64_t d1, const void *data, size_t bytes)
+{
+	char full[256];
+	snprintf(full, sizeof full, "%s%s", name, ending);
+	put(m, full, type, rank, (int64_t[]){d0, d1}, data, bytes);
+}
+
+static void put_input_scale(struct maker *m, const char *name)
+{
+	static const float ignored = 0.0123f;
+	char full[256];
+	snprintf(full, sizeof full, "%.*sinput_scale", (int)(strlen(name) - strlen("weight")), name);
+	put(m, full, "F32", 0, NULL, &ignored, sizeof ignored);
+}
+
+/* A matrix in a format with scales, or as the values it stands for. */
+static void add_quantised(struct maker *m, enum plumb_format format, enum scale scale, int64_t rows, int64_t cols,
+	const char *name, const char *role)
+{
+	bool single = format == PLUMB_FP8_TABLE;
+	struct plumb_weight w = {.format = format, .rows = rows, .cols = cols};
+	quantise(m, &w, role, 0, scale);
+	size_t scale_bytes = plumb_weight_scale_bytes(&w);
+	const char *type = dtype(w.scale_format);
+	int64_t down = (rows + PLUMB_FP8_BLOCK_SIZE - 1) / PLUMB_FP8_BLOCK_SIZE;
+	int64_t across = (cols + PLUMB_FP8_BLOCK_SIZE - 1) / PLUMB_FP8_BLOCK_SIZE;
+
+	if (m->options->dequantised && single) { /* a matrix with one scale is not rounded to bf16 */
+		float *same = room((size_t)rows * sizeof *same);
+		for (int64_t n = 0; n < rows; n++)
+			same[n] = w.global;
+		put_values(m, name,
+			&(struct plumb_weight){.format = PLUMB_FP8_ROW, .rows = rows, .cols = cols, .data = w.data, .scale = same});
+		free(same);
+	} else if (m->options->dequantised) {
+		put_values(m, name, &w);
+	} else {
+		put(m, name, format == PLUMB_NVFP4 ? "U8" : "F8_E4M3", 2,
+			(int64_t[]){rows, format == PLUMB_NVFP4 ? (cols + 1) / 2 : cols}, w.data, plumb_weight_data_bytes(&w));
+		if (format == PLUMB_FP8_ROW)
+			put_scales(m, name, "_scale", type, m->options->column_scales ? 2 : 1, rows, 1, w.scale, scale_bytes);
+		if (format == PLUMB_FP8_BLOCK)
+			put_scales(m, name, "_scale_inv", type, 2, down, across, w.scale, scale_bytes);
+		if (format == PLUMB_NVFP4) {
+			put_scales(m, name, "_scale", "F8_E4M3", 2, rows, (cols + PLUMB_NVFP4_GROUP - 1) / PLUMB_NVFP4_GROUP,
+				w.scale, scale_bytes);
+			put_scales(m, name, "_scale_2", "F32", 0, 0, 0, &w.global, sizeof w.global);
+		}
+		if (single)
+			put_scales(m, name, "_scale", "F32", 0, 0, 0, &w.global, sizeof w.global);
+		if (single || format == PLUMB_NVFP4)
+			put_input_scale(m, name);
+	}
+	free((void *)(uintptr_t)w.data);
+	free((void *)(uintptr_t)w.scale);
+}
+
 /* Rank 1, 2 or 3 (a conv); d0..d2 as needed. */
 __attribute__((format(printf, 7, 8))) static void add(
 	struct maker *m, enum scale scale, int rank, int64_t d0, int64_t d1, int64_t d2, const char *format, ...)
@@ -150,11 +243,16 @@ __attribute__((format(printf, 7, 8))) static void add(
 	va_end(ap);
 	for (int i = 0; i < rank; i++)
 		count *= dims[i];
+	const char *role = name + prefix, *full = strcmp(role, "lm_head.weight") == 0 ? role : name;
+	enum plumb_format quantised = strstr(role, ".experts.") ? m->options->experts : m->options->matrices;
+	if (rank == 2 && is_quantised(quantised)) {
+		add_quantised(m, quantised, scale, d0, d1, full, role);
+		return;
+	}
 	size_t bytes = plumb_format_row_bytes(m->options->format, count);
 	unsigned char *data = room(bytes);
-	fill(m, name + prefix, 0, count, scale, dims[rank - 1], data);
-	put(m, strcmp(name + prefix, "lm_head.weight") == 0 ? "lm_head.weight" : name, dtype(m->options->format), rank,
-		dims, data, bytes);
+	fill(m, role, 0, count, scale, dims[rank - 1], data);
+	put(m, full, dtype(m->options->format), rank, dims, data, bytes);
 	free(data);
 }
 
@@ -250,6 +348,34 @@ static void add_moe(struct maker *m, int l)
 	}
 }
 
+/* The scale of the whole table, and its tensor: as the released checkpoints have it, or as F32 of rank 0. */
+static float add_table_scale(struct maker *m, const char *role, int64_t rows, int64_t width)
+{
+	bool wide = m->options->scale_format == PLUMB_F32;
+	struct plumb_weight whole = {.format = PLUMB_FP8_TABLE, .rows = rows, .cols = width};
+	char name[256];
+	quantise(m, &whole, role, 0, SCALE_EMBED);
+	free((void *)(uintptr_t)whole.data);
+	float scale = wide ? whole.global : plumb_round_bf16(whole.global);
+	uint16_t code = plumb_f32_to_bf16(scale);
+	snprintf(name, sizeof name, "%s%s.weight_scale", m->prefix, role);
+	if (!m->options->dequantised)
+		put(m, name, wide ? "F32" : "BF16", wide ? 0 : 1, (int64_t[]){1}, wide ? (void *)&scale : &code, wide ? 4 : 2);
+	return scale;
+}
+
+static void add_table_part(struct maker *m, const char *name, const char *role, int64_t first, int64_t rows, int64_t width,
+	float scale)
+{
+	struct plumb_weight part = {.format = PLUMB_FP8_TABLE, .rows = rows, .cols = width, .global = scale};
+	quantise(m, &part, role, first * width, SCALE_EMBED);
+	if (m->options->dequantised)
+		put_values(m, name, &part);
+	else
+		put(m, name, "F8_E4M3", 2, (int64_t[]){rows, width}, part.data, (size_t)(rows * width));
+	free((void *)(uintptr_t)part.data);
+}
+
 static void add_ple(struct maker *m, int l, int q)
 {
 	const struct plumb_config *c = m->cfg;
@@ -279,18 +405,23 @@ static void add_ple(struct maker *m, int l, int q)
 		put(m, name, "I64", 1, &heads, ngram.offset, (size_t)heads * 8);
 	}
 	strcat(role, "ngram_embedding");
+	float table_scale = m->options->fp8_table ? add_table_scale(m, role, ngram.rows, width) : 0;
 	int64_t parts = m->options->ple_shards > 0 ? m->options->ple_shards : 1,
 		each = (ngram.rows + parts - 1) / parts;
 	for (int64_t part = 0, first = 0; first < ngram.rows; part++, first += each) {
 		int64_t rows = ngram.rows - first < each ? ngram.rows - first : each;
 		int64_t dims[2] = {rows, width};
-		size_t bytes = (size_t)rows * plumb_format_row_bytes(m->options->format, width);
-		unsigned char *data = room(bytes);
-		fill(m, role, first * width, rows * width, SCALE_EMBED, width, data);
 		if (m->options->ple_shards > 0)
 			snprintf(name, sizeof name, "%s%s.shard_%lld.weight", m->prefix, role, (long long)part);
 		else
 			snprintf(name, sizeof name, "%s%s.weight", m->prefix, role);
+		if (m->options->fp8_table) {
+			add_table_part(m, name, role, first, rows, width, table_scale);
+			continue;
+		}
+		size_t bytes = (size_t)rows * plumb_format_row_bytes(m->options->format, width);
+		unsigned char *data = room(bytes);
+		fill(m, role, first * width, rows * width, SCALE_EMBED, width, data);
 		put(m, name, dtype(m->options->format), 2, dims, data, bytes);
 		free(data);
 	}
@@ -415,7 +546,14 @@ void random_checkpoint_write(const char *dir, const struct plumb_config *cfg, co
 	if (options->index)
 		scratch_write(dir, "model.safetensors.index.json", m.index, m.index_size);
 	free(m.index);
-	scratch_write(dir, "config.json", random_checkpoint_config(cfg, text, sizeof text), (size_t)-1);
+	random_checkpoint_config(cfg, text, sizeof text);
+	if (options->quantization_config) {
+		static char with[2 * sizeof text];
+		snprintf(with, sizeof with, "{\"quantization_config\": %s,%s", options->quantization_config, strchr(text, '{') + 1);
+		scratch_write(dir, "config.json", with, (size_t)-1);
+	} else {
+		scratch_write(dir, "config.json", text, (size_t)-1);
+	}
 }
 
 struct plumb_config random_checkpoint_smallest(void)

@@ -174,7 +174,8 @@ static inline int32_t *rig_position(struct rig *r, int64_t p)
 /* A random weight of a random format; 16-byte aligned in two cases of three, else aligned to its element. */
 static inline struct plumb_weight rig_weight(struct rig *r, int64_t rows, int64_t cols, float scale)
 {
-	struct plumb_weight w = {(enum plumb_format)rig_below(r, PLUMB_FORMAT_COUNT), rows, cols, NULL};
+	struct plumb_weight w = {
+		.format = (enum plumb_format)rig_below(r, PLUMB_PLAIN_FORMATS), .rows = rows, .cols = cols};
 	size_t size = rig_size((int)w.format);
 	void *data = rig_memory(r, (size_t)(rows * cols) * size, rig_below(r, 3) ? 0 : size);
 

@@ -112,7 +112,7 @@ static inline struct st_weight st_weight_new(
 	uint64_t *state, int64_t rows, int64_t cols, double scale, enum plumb_format format, int shift)
 {
 	size_t size = plumb_format_row_bytes(format, 1), n = (size_t)(rows * cols);
-	struct st_weight o = {{format, rows, cols, NULL}, st_buffer_new((n + (size_t)shift) * size)};
+	struct st_weight o = {{.format = format, .rows = rows, .cols = cols}, st_buffer_new((n + (size_t)shift) * size)};
 	unsigned char *data = (unsigned char *)st_at(o.memory) + (size_t)shift * size;
 
 	for (size_t i = 0; i < n; i++) {

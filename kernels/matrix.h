@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/* Matrices as launchers and kernels take them, by value; for C11 and C++. What the members mean: core/weight.h. All
+ * pointers are the device's. How kernels read them: kernels/value.h. */
+#ifndef PLUMB_KERNELS_MATRIX_H
+#define PLUMB_KERNELS_MATRIX_H
+
+struct plumb_matrix {
+	const void *data;  /* (rows, cols) of format; NULL: no such matrix */
+	const void *scale;
+	float global;
+	int format;        /* enum plumb_format */
+	int scale_format;
+};
+
+/* Matrices of one format and one number of columns: the experts of a layer, the shards of a table. */
+struct plumb_matrix_bank {
+	const void *const *data;  /* (count) */
+	const void *const *scale; /* (count), or NULL when the format has no scales in memory */
+	const float *global;      /* (count): each has its own */
+	int format;
+	int scale_format;
+};
+
+#endif
