@@ -277,6 +277,24 @@ const struct plumb_op_info plumb_ops[PLUMB_OP_COUNT] = {
 	OP(ARGMAX, argmax, "lm_head", "greedy token"),
 };
 
+bool plumb_op_runs(const struct plumb_config *cfg, enum plumb_op op, int layer)
+{
+	const char *stage = plumb_ops[op].stage;
+	bool outside = layer == cfg->layers;
+
+	if (strcmp(stage, "embed") == 0 || strcmp(stage, "lm_head") == 0)
+		return outside;
+	if (outside) /* the final mixer, which injects nothing */
+		return op == PLUMB_HC_NORM_DOWN || op == PLUMB_HC_UP_MIX;
+	if (strcmp(stage, "gdn") == 0)
+		return cfg->kind[layer] == PLUMB_LAYER_GDN;
+	if (strcmp(stage, "attention") == 0 || strcmp(stage, "qsa") == 0)
+		return cfg->kind[layer] == PLUMB_LAYER_ATTENTION;
+	if (strcmp(stage, "ple") == 0)
+		return plumb_ple_of_layer(cfg, layer) >= 0;
+	return true;
+}
+
 enum plumb_op plumb_op_find(const char *name)
 {
 	int i = 0;

@@ -100,6 +100,9 @@ struct plumb_op_info {
 /* The table of ops. */
 extern const struct plumb_op_info plumb_ops[PLUMB_OP_COUNT];
 
+/* Whether a decoder of this config runs the op in the layer; layer L stands for what lies outside the layers. */
+bool plumb_op_runs(const struct plumb_config *cfg, enum plumb_op op, int layer);
+
 /* Op by name; PLUMB_OP_COUNT when there is none. */
 enum plumb_op plumb_op_find(const char *name);
 

@@ -73,19 +73,6 @@ bool plumb_golden_dataset_name(
 	return layer < cfg->layers;
 }
 
-/* Whether a layer runs an op at all. */
-static bool layer_runs(const struct plumb_config *cfg, int layer, enum plumb_op op)
-{
-	const char *stage = plumb_ops[op].stage;
-	if (strcmp(stage, "gdn") == 0)
-		return cfg->kind[layer] == PLUMB_LAYER_GDN;
-	if (strcmp(stage, "attention") == 0 || strcmp(stage, "qsa") == 0)
-		return cfg->kind[layer] == PLUMB_LAYER_ATTENTION;
-	if (strcmp(stage, "ple") == 0)
-		return plumb_ple_of_layer(cfg, layer) >= 0;
-	return true;
-}
-
 static bool in_scope(const struct plumb_golden_source *s, const struct plumb_config *cfg, int layer)
 {
 	switch (s->scope) {
@@ -98,7 +85,7 @@ static bool in_scope(const struct plumb_golden_source *s, const struct plumb_con
 	case PLUMB_GOLDEN_EVERY:
 		break;
 	}
-	return layer_runs(cfg, layer, s->op);
+	return plumb_op_runs(cfg, s->op, layer);
 }
 
 /* "layer3/input" is not "layer03/input": one tensor has one name. */

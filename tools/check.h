@@ -25,6 +25,8 @@ enum check_kind {
 struct check_choices {
 	int64_t rows, equal, tie, margin, wrong;
 	int64_t tied_rows;     /* rows whose cut runs through equal scores */
+	int64_t cut_rows;      /* rows in which there is more to choose from than is taken */
+	int64_t flat_rows;     /* of these: all scores equal, so that any choice would do */
 	double worst_margin;   /* of the rows explained by a margin */
 	double worst_bound;    /* the bound of that row */
 	int64_t first_row;     /* first row that is not equal, -1: none */
@@ -88,6 +90,8 @@ struct check_view {
 	int floats;                /* float tensors compared */
 	int64_t elements;          /* numbers compared */
 	int64_t tied_rows, explained_rows;
+	int missing;               /* tensors of the format that the golden does not hold */
+	char missing_names[160];   /* the first of them */
 	struct plumb_digest digest; /* of all that the set wrote, before anything was put in its place */
 	struct check_bounds *bounds; /* NULL: not asked for */
 	double seconds;

@@ -13,6 +13,7 @@ struct check_run {
 	struct plumb_decoder *decoder;
 	struct plumb_error *err;
 	struct progress *progress;
+	float *score; /* (T, NB) of the running qsa_score call, by the oracle from the same query and keys */
 	struct check_second second; /* the reference's second evaluation of the running call */
 };
 
@@ -32,6 +33,7 @@ void check_set_operand(void *args, enum plumb_op op, const char *name, void *poi
 /* tools/check_selection.c: compare and, where a difference is explained (or in the local view always), go on with the
  * golden's choice. */
 int check_experts(struct check_run *run, const struct plumb_call *call, struct check_item *item);
+int check_scores(struct check_run *run, const struct plumb_call *call); /* after qsa_score: fills run->score */
 int check_mask(struct check_run *run, const struct plumb_call *call, struct check_item *item);
 
 /* tools/check_local.c: in the local view, put the recorded tensors in place of what the op wrote, and what follows from

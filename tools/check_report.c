@@ -64,15 +64,48 @@ static void print_worst(const struct check_item *it)
 			it->cmp.inf_one + it->cmp.inf_sign > 0) {
 		coordinates(it, at->index, where, sizeof where);
 		printf("[%s] %.9g / %.9g", where, (double)at->candidate, at->reference);
-	} else if (it->compared) {
+	} else if (it->compared && it->verdict.pass) {
 		printf("all equal");
 	}
 }
 
-static bool worse(const struct check_item *a, const struct check_item *b)
+/* Place in a forward pass: embedding, layers in order, what comes after them, what has no op. */
+static long place(const struct check_item *it, int layers)
+{
+	long stage = it->source ? it->source - plumb_golden_sources : plumb_golden_source_count;
+	long layer = it->layer < layers ? it->layer + 1 : strcmp(it->stage, "embed") == 0 ? 0 : layers + 1;
+	return layer * (plumb_golden_source_count + 1) + stage;
+}
+
+static int layers_of_order; /* qsort has no argument for it */
+static int by_place(const void *x, const void *y)
+{
+	const struct check_item *a = *(const struct check_item *const *)x, *b = *(const struct check_item *const *)y;
+	long p = place(a, layers_of_order), q = place(b, layers_of_order);
+	return p != q ? (p > q) - (p < q) : strcmp(a->name, b->name);
+}
+
+/* The expected items in the order of a forward pass: malloc'ed, *count of them; NULL when memory is out. */
+static const struct check_item **in_order(const struct check_view *v, int layers, int *count)
+{
+	const struct check_item **list = malloc(((size_t)v->items + 1) * sizeof *list);
+	*count = 0;
+	for (int i = 0; list && i < v->items; i++)
+		if (v->item[i].expected)
+			list[(*count)++] = &v->item[i];
+	layers_of_order = layers;
+	if (list)
+		qsort(list, (size_t)*count, sizeof *list, by_place);
+	return list;
+}
+
+/* Which of a group to show: of failures the first in the pass, else the largest error. */
+static bool worse(const struct check_item *a, const struct check_item *b, int layers)
 {
 	if (a->verdict.pass != b->verdict.pass)
 		return !a->verdict.pass;
+	if (!a->verdict.pass)
+		return place(a, layers) < place(b, layers);
 	if ((a->kind == CHECK_FLOAT) != (b->kind == CHECK_FLOAT))
 		return a->kind == CHECK_FLOAT;
 	return plumb_compare_rel_l2(&a->cmp) > plumb_compare_rel_l2(&b->cmp);
@@ -140,7 +173,7 @@ static void print_groups(const struct check_report *r, const struct check_view *
 					continue;
 				tensors++;
 				failed += !it->verdict.pass;
-				if (!worst || worse(it, worst))
+				if (!worst || worse(it, worst, r->layers))
 					worst = it;
 			}
 			if (worst)
@@ -148,13 +181,23 @@ static void print_groups(const struct check_report *r, const struct check_view *
 		}
 }
 
-static void print_failures(const struct check_view *v)
+static void print_failures(const struct check_report *r, const struct check_view *v)
 {
-	for (int i = 0; i < v->items; i++) {
-		const struct check_item *it = &v->item[i];
-		if (it->expected && !it->verdict.pass)
-			printf("  %s%s%s: %s\n", output_bad(), it->name, output_plain(), it->verdict.text);
-	}
+	int n;
+	const struct check_item **list = in_order(v, r->layers, &n);
+	for (int i = 0; i < n; i++)
+		if (!list[i]->verdict.pass)
+			printf("  %s%s%s: %s\n", output_bad(), list[i]->name, output_plain(), list[i]->verdict.text);
+	free(list);
+}
+
+static void print_tensors(const struct check_report *r, const struct check_view *v)
+{
+	int n;
+	const struct check_item **list = in_order(v, r->layers, &n);
+	for (int i = 0; i < n; i++)
+		print_row(r, list[i], 1, !list[i]->verdict.pass, false);
+	free(list);
 }
 
 static void print_boundary(const struct check_view *v)
@@ -177,14 +220,17 @@ static void print_view(const struct check_report *r, const struct check_view *v)
 		v->view == PLUMB_VIEW_LOCAL ? "each op is fed the recorded inputs" : "from the tokens on");
 	print_head(!r->verbose);
 	if (r->verbose) {
-		for (int i = 0; i < v->items; i++)
-			if (v->item[i].expected)
-				print_row(r, &v->item[i], 1, !v->item[i].verdict.pass, false);
+		print_tensors(r, v);
 	} else {
 		print_groups(r, v);
 	}
+	if (v->missing)
+		printf("  not recorded, so not compared: %d tensors of the format (%s%s)\n", v->missing, v->missing_names,
+			strlen(v->missing_names) + 1 < sizeof v->missing_names ? "" : "...");
+	if (v->compared == 0)
+		printf("  FAIL: nothing to compare in this view and these layers\n");
 	print_boundary(v);
-	print_failures(v);
+	print_failures(r, v);
 	if (v->bounds)
 		check_bounds_print(v->bounds);
 }
@@ -339,6 +385,7 @@ int check_report_json(const struct check_report *r, const char *path, struct plu
 		cJSON_AddNumberToObject(o, "tensors", v->compared);
 		cJSON_AddNumberToObject(o, "failed", v->failed);
 		add_number(o, "values", (double)v->elements);
+		add_number(o, "not_recorded", v->missing);
 		add_number(o, "tied_cuts", (double)v->tied_rows);
 		add_number(o, "rows_explained", (double)v->explained_rows);
 		cJSON *items = cJSON_AddArrayToObject(o, "items");

@@ -7,6 +7,7 @@
 
 #include "core/ops/moe.h"
 #include "core/ops/qsa.h"
+#include "ref/ref.h"
 #include "ref/route.h"
 #include "tools/check_internal.h"
 
@@ -28,6 +29,22 @@ static double score_bound(struct check_run *run, const float *score, int64_t n)
 		if (fabs((double)score[i]) > largest && isfinite(score[i]))
 			largest = fabs((double)score[i]);
 	return 2.0 * score_share(run->view->view, run->options->policy) * largest;
+}
+
+/* A NaN among the scores makes the choice wrong: NaN compares equal to NaN, and everything would be a tie. Rows whose
+ * scores are all equal are counted: if most are, the scores say nothing and the comparison is vacuous. */
+static void look_at_scores(struct check_item *item, const float *score, int64_t n, int64_t k, struct plumb_selection *s)
+{
+	bool flat = true;
+	for (int64_t i = 0; i < n; i++) {
+		flat = flat && score[i] == score[0];
+		if (isnan(score[i]) && s->choice != PLUMB_CHOICE_WRONG) {
+			s->choice = PLUMB_CHOICE_WRONG;
+			snprintf(s->text, sizeof s->text, "score %lld is NaN", (long long)i);
+		}
+	}
+	item->choices.cut_rows += n > k;
+	item->choices.flat_rows += n > k && flat;
 }
 
 static void record(struct check_item *item, int64_t row, double bound, const struct plumb_selection *s)
@@ -70,6 +87,7 @@ int check_experts(struct check_run *run, const struct plumb_call *call, struct c
 		route_prob_ref(a->logits + t * E, E, prob);
 		double bound = score_bound(run, prob, E);
 		plumb_compare_order(prob, E, A, ours, A, golden, A, bound, &s);
+		look_at_scores(item, prob, E, A, &s);
 		record(item, row, bound, &s);
 		if (s.choice == PLUMB_CHOICE_TIE || s.choice == PLUMB_CHOICE_MARGIN) {
 			memcpy(ours, golden, (size_t)A * sizeof *ours);
@@ -87,6 +105,11 @@ static int64_t mask_blocks(const float *mask, int64_t T, int64_t p, int64_t B, i
 {
 	int64_t nb = (p + 1) / B, n = 0;
 	for (int64_t j = 0; j < T; j++) {
+		if (!(mask[j] == 0.0f || mask[j] <= -1e30f)) {
+			snprintf(text, size, "golden mask: token %lld has %g, expected 0 (selected) or the lowest number",
+				(long long)j, (double)mask[j]);
+			return -1;
+		}
 		bool selected = mask[j] == 0.0f, first = j < nb * B && mask[j / B * B] == 0.0f;
 		bool wanted = j < nb * B ? first : j <= p;
 		if (selected != wanted) {
@@ -101,6 +124,21 @@ static int64_t mask_blocks(const float *mask, int64_t T, int64_t p, int64_t B, i
 	return n;
 }
 
+/* The recorded choice is judged by what the scores should be, not by what the op under test made of them. */
+int check_scores(struct check_run *run, const struct plumb_call *call)
+{
+	struct plumb_qsa_score a = *(const struct plumb_qsa_score *)call->args;
+	struct plumb_env env = *call->env;
+	int64_t NB = env.capacity / env.cfg->block_tokens;
+	float *score = realloc(run->score, (size_t)(a.T * NB + 1) * sizeof *score);
+
+	if (!score)
+		return plumb_fail(run->err, PLUMB_BAD_INPUT, "out of memory for %lld block scores", (long long)(a.T * NB));
+	run->score = a.score = score;
+	env.device = NULL;
+	return plumb_ref_oracle.op[PLUMB_QSA_SCORE](&env, &a);
+}
+
 int check_mask(struct check_run *run, const struct plumb_call *call, struct check_item *item)
 {
 	const struct plumb_qsa_select *a = call->args;
@@ -113,7 +151,7 @@ int check_mask(struct check_run *run, const struct plumb_call *call, struct chec
 		return plumb_fail(run->err, PLUMB_BAD_INPUT, "out of memory for a mask row");
 	for (int64_t t = 0; t < a->T; t++) {
 		int64_t p = call->position + t, nb = (p + 1) / B, k = nb < N ? nb : N;
-		const float *score = a->score + t * NB;
+		const float *score = run->score + t * NB;
 		int32_t *ours = a->block + t * N;
 		struct plumb_selection s = {.choice = PLUMB_CHOICE_WRONG};
 		int64_t n = mask_blocks(item->golden.f32 + p * T, T, p, B, golden, s.text, sizeof s.text);
@@ -122,6 +160,7 @@ int check_mask(struct check_run *run, const struct plumb_call *call, struct chec
 			s = (struct plumb_selection){.choice = PLUMB_CHOICE_EQUAL}; /* no complete block yet */
 		else if (n >= 0)
 			plumb_compare_topk(score, nb, k, ours, a->count[t], golden, n, bound, &s);
+		look_at_scores(item, score, nb, k, &s);
 		record(item, p, bound, &s);
 		/* right either way (or fed with the recorded inputs): go on with the golden's choice, so that what follows
 		 * can be compared */

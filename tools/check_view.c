@@ -65,6 +65,9 @@ static int make_items(const struct check_options *o, enum plumb_view view, struc
 	for (int64_t i = 0; i < n; i++) {
 		struct check_item *it = &out->item[out->items++];
 		snprintf(it->name, sizeof it->name, "%s", entry[i].name + skip);
+		for (unsigned char *p = (unsigned char *)it->name; *p; p++)
+			if (*p < 0x20 || *p >= 0x7f)
+				*p = '?'; /* names of the format are ASCII; what is not reaches no terminal and no report */
 		it->choices.first_row = -1;
 		it->boundary.unexplained = -1;
 		it->layer = o->model->cfg.layers;
@@ -148,10 +151,13 @@ void check_finish(struct check_run *run, struct check_item *item)
 		break;
 	case CHECK_SELECTION: {
 		const struct check_choices *c = &item->choices;
-		item->verdict.pass = c->rows >= 1 && c->wrong == 0 && c->equal + c->tie + c->margin == c->rows;
+		/* half of the rows may have nothing but ties; more, and the choice shows nothing */
+		bool says = 2 * c->flat_rows <= c->cut_rows;
+		item->verdict.pass = c->rows >= 1 && c->wrong == 0 && c->equal + c->tie + c->margin == c->rows && says;
 		snprintf(item->verdict.text, sizeof item->verdict.text, "%s: %lld rows, %lld equal, %lld by a tie, "
-			"%lld by a margin, %lld wrong%s%s", item->verdict.pass ? "pass" : "FAIL", (long long)c->rows,
+			"%lld by a margin, %lld wrong%s%s%s", item->verdict.pass ? "pass" : "FAIL", (long long)c->rows,
 			(long long)c->equal, (long long)c->tie, (long long)c->margin, (long long)c->wrong,
+			says ? "" : "; vacuous: most rows have equal scores only",
 			c->first_row >= 0 ? "; " : "", c->first_row >= 0 ? c->first_text : "");
 		break;
 	}
@@ -266,6 +272,8 @@ static int after(void *self, const struct plumb_call *call)
 	int status = judge(run, call);
 
 	plumb_digest_call(&run->view->digest, call);
+	if (call->op == PLUMB_QSA_SCORE)
+		status = check_scores(run, call);
 	for (int i = 0; i < plumb_golden_source_count && status == PLUMB_OK; i++) {
 		const struct plumb_golden_source *s = &plumb_golden_sources[i];
 		struct check_item *item = writes(s, call) ? check_find(run, s, call->layer) : NULL;
@@ -411,6 +419,29 @@ static int run_all(struct check_run *run, const int32_t *token)
 	return status;
 }
 
+/* Tensors of the format that the golden lacks, in the layers asked for. */
+static void find_missing(struct check_run *run)
+{
+	const struct check_options *o = run->options;
+	struct check_view *v = run->view;
+	size_t used = 0;
+
+	for (int i = 0; i < plumb_golden_source_count; i++)
+		for (int l = 0; l <= o->model->cfg.layers; l++) {
+			const struct plumb_golden_source *s = &plumb_golden_sources[i];
+			char name[96];
+			int home;
+			if (!plumb_op_runs(&o->model->cfg, s->op, l) || !plumb_golden_dataset_name(s, &o->model->cfg, l, name, sizeof name))
+				continue;
+			if (plumb_golden_source_find(&o->model->cfg, name, &home) != s || !in_range(o, home) || find_name(run, name))
+				continue;
+			v->missing++;
+			if (used < sizeof v->missing_names)
+				used += (size_t)snprintf(v->missing_names + used, sizeof v->missing_names - used, "%s%s",
+					used ? ", " : "", name);
+		}
+}
+
 static void count(struct check_view *v)
 {
 	for (int i = 0; i < v->items; i++) {
@@ -464,12 +495,15 @@ int check_view_run(
 	if (status == PLUMB_OK)
 		status = run_all(&run, token);
 	check_second_free(&run.second);
+	free(run.score);
 	plumb_decoder_destroy(run.decoder);
 	free(token);
 	out->seconds = progress_now() - progress.start;
 	progress_end(&progress);
-	if (status == PLUMB_OK)
+	if (status == PLUMB_OK) {
+		find_missing(&run);
 		count(out);
+	}
 	return status;
 }
 

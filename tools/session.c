@@ -26,6 +26,8 @@ static bool wants_opt(const struct set_options *o)
 static int open_device(const struct set_options *o, struct session *s, struct plumb_error *err)
 {
 	const char *name = o->device ? o->device : "simt";
+	if (o->gpu > 1023)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "--gpu is %lld, expected 0..1023", (long long)o->gpu);
 	const struct plumb_device_options options = {
 		.seed = (uint64_t)o->seed, .ordinal = (int)o->gpu, .poison = o->guard ? PLUMB_POISON_NAN : PLUMB_POISON_OFF,
 	};
@@ -93,6 +95,9 @@ static int bind_op(struct session *s, const char *text, const struct bindings *b
 	if (at && at > equals)
 		at = NULL;
 	snprintf(name, sizeof name, "%.*s", (int)((at ? at : equals) - text), text);
+	if (at && (size_t)(equals - at - 1) >= sizeof layers)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "--op %s: layers of %zu characters, expected A or A-B", name,
+			(size_t)(equals - at - 1));
 	if (at)
 		snprintf(layers, sizeof layers, "%.*s", (int)(equals - at - 1), at + 1);
 	enum plumb_op op = plumb_op_find(name);
@@ -102,9 +107,15 @@ static int bind_op(struct session *s, const char *text, const struct bindings *b
 	status = choose(option, equals + 1, b, &binding, err);
 	if (status == PLUMB_OK)
 		status = options_layers(at ? layers : NULL, s->model->cfg.layers, &first, &last, err);
-	if (status == PLUMB_OK)
-		plumb_plan_bind(&s->plan, op, first, last, binding);
-	return status;
+	if (status != PLUMB_OK)
+		return status;
+	bool runs = false;
+	for (int l = first; l <= last; l++)
+		runs = runs || plumb_op_runs(&s->model->cfg, op, l);
+	if (!runs)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "--op %s: no layer of '%s' runs %s", text, layers, name);
+	plumb_plan_bind(&s->plan, op, first, last, binding);
+	return PLUMB_OK;
 }
 
 static void describe(const struct set_options *o, struct session *s)
