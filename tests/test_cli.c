@@ -608,6 +608,114 @@ START_TEST(no_gpu)
 }
 END_TEST
 
+/* Reports never replace an input, a device or each other, and lost output is no success. */
+START_TEST(report_paths)
+{
+	struct result r;
+	char path[SCRATCH_PATH];
+	struct stat before, after;
+
+	copy(TINY, "g.h5");
+	ck_assert_int_eq(stat(scratch_path(path, dir, "g.h5"), &before), 0);
+	plumb(&r, "check '%s' --checkpoint " CHECKPOINT " --json '%s'", path, path);
+	expect_bad(&r, "overwrite", "g.h5");
+	ck_assert_int_eq(stat(path, &after), 0);
+	ck_assert(before.st_ino == after.st_ino && before.st_size == after.st_size);
+	plumb(&r, "check " TINY " --checkpoint " CHECKPOINT " --junit " CHECKPOINT "/config.json");
+	expect_bad(&r, "checkpoint", "--junit");
+	plumb(&r, "check " TINY " --checkpoint " CHECKPOINT " --json '%s/r' --junit '%s/r'", dir, dir);
+	expect_bad(&r, "--json and --junit", "");
+	plumb(&r, "check " TINY " --checkpoint " CHECKPOINT " --json ''");
+	expect_bad(&r, "--json", "empty");
+	/* what is no regular file is written to and stays what it is */
+	ck_assert_int_eq(symlink("/dev/null", scratch_path(path, dir, "null")), 0);
+	plumb(&r, "check " TINY " --checkpoint " CHECKPOINT " --view local --quiet --json '%s'", path);
+	expect(&r, 0);
+	ck_assert(stat(path, &after) == 0 && S_ISCHR(after.st_mode));
+	/* a link to a file is followed */
+	scratch_write(dir, "real.json", "", 0);
+	ck_assert_int_eq(symlink("real.json", scratch_path(path, dir, "link.json")), 0);
+	plumb(&r, "check " TINY " --checkpoint " CHECKPOINT " --view local --quiet --json '%s'", path);
+	expect(&r, 0);
+	ck_assert(lstat(path, &after) == 0 && S_ISLNK(after.st_mode));
+	cJSON_Delete(read_json(path));
+	/* alone on standard output */
+	plumb(&r, "check " TINY " --checkpoint " CHECKPOINT " --view local --junit -");
+	expect(&r, 0);
+	ck_assert_int_eq(strncmp(r.out, "<?xml", 5), 0);
+	plumb(&r, "list ops >/dev/full; exit $?; true");
+	expect(&r, 2);
+	plumb(&r, "check " TINY " --checkpoint " CHECKPOINT " --view local >&-; exit $?; true");
+	expect(&r, 2);
+}
+END_TEST
+
+/* Index scores that are NaN, or all the same, explain nothing: not a tie, not a pass. */
+static void constant_index_norm(uint16_t code)
+{
+	static const char name[] = "\"model.layers.3.self_attn.indexer.k_layernorm.weight\"";
+	struct result r;
+	char path[SCRATCH_PATH];
+	size_t size;
+	unsigned long first = 0, last = 0;
+	char *model = scratch_read(CHECKPOINT "/model.safetensors", &size), *at;
+	uint64_t header;
+
+	memcpy(&header, model, sizeof header);
+	at = memmem(model + 8, header, name, sizeof name - 1);
+	ck_assert_ptr_nonnull(at);
+	ck_assert_int_eq(sscanf(strstr(at, "data_offsets"), "data_offsets\":[%lu,%lu]", &first, &last), 2);
+	for (unsigned long i = first; i < last; i += 2)
+		memcpy(model + 8 + header + i, &code, sizeof code);
+	mkdir(scratch_path(path, dir, "ckpt"), 0777);
+	copy(CHECKPOINT "/config.json", "ckpt/config.json");
+	scratch_write(path, "model.safetensors", model, size);
+	free(model);
+	for (int i = 0; i < 2; i++) {
+		plumb(&r, "check " TINY " --checkpoint '%s' --view local %s", path, i ? "--policy bf16" : "");
+		expect(&r, 1);
+		ck_assert_msg(strstr(r.out, "qsa/selected_mask") != NULL, "%s", r.out);
+	}
+}
+
+START_TEST(index_scores_that_say_nothing)
+{
+	constant_index_norm(_i ? 0xbf80 : 0x7fc0); /* 1 + w = 0: all keys and scores zero; NaN */
+}
+END_TEST
+
+START_TEST(ops_only_where_they_run)
+{
+	struct result r;
+	static const char *const wrong[] = {
+		"gdn_conv@3=opt", "attn_gate@0-2=opt", "lm_head@2=opt", "embed@0=opt", "ple_gate@0=ref", "hc_inject@out=ref",
+		"gdn_conv@0-0000000000000000000000000000000000000000002=opt",
+	};
+	for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+		plumb(&r, "check " TINY " --checkpoint " CHECKPOINT " --op %s", wrong[i]);
+		expect_bad(&r, "--op", "");
+	}
+	plumb(&r, "check " TINY " --checkpoint " CHECKPOINT " --view local --quiet --op gdn_conv@0-3=opt --op lm_head@out=opt");
+	expect(&r, 0);
+}
+END_TEST
+
+/* What the file does not hold is said. */
+START_TEST(missing_recordings_are_named)
+{
+	struct result r;
+	char path[SCRATCH_PATH];
+
+	copy(TINY, "edit.h5");
+	hid_t f = H5Fopen(scratch_path(path, dir, "edit.h5"), H5F_ACC_RDWR, H5P_DEFAULT);
+	H5Ldelete(f, "fp32/layer02/gdn", H5P_DEFAULT);
+	H5Fclose(f);
+	plumb(&r, "check '%s' --checkpoint " CHECKPOINT " --view local", path);
+	expect(&r, 0);
+	ck_assert_msg(strstr(r.out, "not recorded") && strstr(r.out, "layer02/gdn/"), "%s", r.out);
+}
+END_TEST
+
 /* A dataset that no op writes is not passed over. */
 START_TEST(unknown_dataset)
 {
@@ -649,6 +757,10 @@ int main(void)
 	tcase_add_loop_test(c, digests_agree, 0, 2);
 	tcase_add_loop_test(c, guarded_check, 0, 2);
 	tcase_add_test(c, no_gpu);
+	tcase_add_test(c, report_paths);
+	tcase_add_loop_test(c, index_scores_that_say_nothing, 0, 2);
+	tcase_add_test(c, ops_only_where_they_run);
+	tcase_add_test(c, missing_recordings_are_named);
 	tcase_add_test(c, unknown_dataset);
 	suite_add_tcase(s, c);
 	SRunner *r = srunner_create(s);

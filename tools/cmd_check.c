@@ -33,6 +33,22 @@ static int views_of(const char *text, bool wanted[2], struct plumb_error *err)
 	return PLUMB_OK;
 }
 
+static bool on_stdout(const char *path)
+{
+	return path && strcmp(path, "-") == 0;
+}
+
+/* Where the reports go, before anything runs. */
+static int report_paths(const struct check_command *c, const char *golden, struct plumb_error *err)
+{
+	int status = output_refuse("--json", c->json, golden, c->set.checkpoint, err);
+	if (status == PLUMB_OK)
+		status = output_refuse("--junit", c->junit, golden, c->set.checkpoint, err);
+	if (status == PLUMB_OK && c->json && c->junit && strcmp(c->json, c->junit) == 0)
+		status = plumb_fail(err, PLUMB_BAD_INPUT, "--json and --junit both name %s, expected two files", c->json);
+	return status;
+}
+
 static int compare_and_report(const struct check_command *c, const char *path, struct session *session,
 	struct plumb_golden *golden, const struct plumb_tolerances *tolerances, struct plumb_error *err)
 {
@@ -55,6 +71,9 @@ static int compare_and_report(const struct check_command *c, const char *path, s
 
 	if (producer) { /* through plumb_fail, which makes control characters visible */
 		plumb_fail(&text, PLUMB_OK, "%.140s", producer);
+		for (unsigned char *p = (unsigned char *)text.text; *p; p++)
+			if (*p >= 0x7f)
+				*p = '?'; /* JSON wants UTF-8, a file promises nothing */
 		snprintf(producer_line, sizeof producer_line, "%.150s", text.text);
 		report.producer = producer_line;
 	}
@@ -74,7 +93,8 @@ static int compare_and_report(const struct check_command *c, const char *path, s
 		status = check_view_run(&o, (enum plumb_view)v, &view[report.views++], err);
 	}
 	if (status == PLUMB_OK) {
-		check_report_print(&report);
+		if (!on_stdout(c->json) && !on_stdout(c->junit)) /* a report on standard output stands alone */
+			check_report_print(&report);
 		if (c->json)
 			status = check_report_json(&report, c->json, err);
 		if (status == PLUMB_OK && c->junit)
@@ -117,6 +137,8 @@ static int run(int argc, char **argv)
 	output_colour(!c.no_colour);
 	if (status == PLUMB_OK && operands != 1)
 		status = plumb_fail(&err, PLUMB_BAD_INPUT, "a golden file is needed; usage: plumb check %s", command_check.usage);
+	if (status == PLUMB_OK)
+		status = report_paths(&c, operand[0], &err);
 	if (status == PLUMB_OK)
 		status = plumb_golden_open(operand[0], &golden, &err);
 	if (status == PLUMB_OK)

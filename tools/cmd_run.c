@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* plumb run: greedy decode to token ids. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -22,6 +23,18 @@ static int step(struct plumb_decoder *d, struct plumb_graph *graph, int32_t toke
 	if (status == PLUMB_OK && !graph)
 		*next = plumb_decoder_tokens(d)[0];
 	return status;
+}
+
+/* NaN among the last logits: argmax passes over them, a person should not. */
+static int64_t count_nan(struct plumb_decoder *d, struct plumb_graph *graph, int64_t vocab, struct plumb_error *err)
+{
+	const float *logits = plumb_decoder_logits(d);
+	int64_t n = 0;
+	if (graph && plumb_graph_logits(graph, &logits, err) != PLUMB_OK)
+		return -1;
+	for (int64_t i = 0; i < vocab; i++)
+		n += isnan(logits[i]) != 0;
+	return n;
 }
 
 /* Decode greedily after the prompt and print the ids in one line, with commas between. */
@@ -50,6 +63,12 @@ static int decode(const struct run_command *c, const struct session *s, struct p
 		if ((c->stop_at_eos && next == s->model->cfg.eos) || i + 1 == c->steps)
 			break;
 		status = step(d, graph, next, &next, err);
+		int64_t nan = status == PLUMB_OK ? count_nan(d, graph, s->model->cfg.vocab, err) : 0;
+		if (nan < 0)
+			status = PLUMB_BAD_INPUT;
+		else if (nan > 0 && nan < s->model->cfg.vocab)
+			fprintf(stderr, "plumb run: %lld of %lld logits after token %lld are NaN\n", (long long)nan,
+				(long long)s->model->cfg.vocab, (long long)(count + i));
 		progress_step(&progress, count + i + 1, count + c->steps, "token");
 	}
 	progress_end(&progress);
@@ -92,6 +111,10 @@ static int run(int argc, char **argv)
 		status = options_ties(&c.set, PLUMB_TIES_LOWER, &o.ties, &err);
 	if (status == PLUMB_OK)
 		status = session_open(&c.set, &session, &err);
+	if (status == PLUMB_OK && c.steps > session.model->cfg.max_positions - count)
+		status = plumb_fail(&err, PLUMB_BAD_INPUT, "--steps is %lld after %lld tokens, expected at most %lld positions in all "
+			"(max_position_embeddings)", (long long)c.steps, (long long)count,
+			(long long)session.model->cfg.max_positions);
 	if (status == PLUMB_OK) {
 		o.capacity = c.capacity ? c.capacity : count + c.steps;
 		o.page_seed = (uint64_t)c.set.page_seed;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "tools/commands.h"
+#include "tools/output.h"
 
 #ifndef PLUMB_VERSION
 #define PLUMB_VERSION "unknown"
@@ -32,7 +33,7 @@ static int cpu_serves(void)
 #endif
 }
 
-int main(int argc, char **argv)
+static int dispatch(int argc, char **argv)
 {
 	if (!cpu_serves()) {
 		fprintf(stderr, "plumb: this CPU has no AVX2 and FMA, which this build needs\n");
@@ -51,4 +52,10 @@ int main(int argc, char **argv)
 			return commands[i]->run(argc - 1, argv + 1);
 	fprintf(stderr, "plumb: unknown command '%s'; 'plumb --help' lists them\n", argv[1]);
 	return PLUMB_BAD_INPUT;
+}
+
+int main(int argc, char **argv)
+{
+	output_begin();
+	return output_end(dispatch(argc, argv));
 }

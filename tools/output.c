@@ -2,9 +2,14 @@
 #include "tools/output.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static bool colour;
@@ -19,14 +24,22 @@ static int fail(const char *path, const char *temporary, FILE *f, struct plumb_e
 	return plumb_fail(err, PLUMB_BAD_INPUT, "%s: cannot write: %s", path, strerror(reason));
 }
 
-int output_file(const char *path, const char *text, size_t size, struct plumb_error *err)
+/* Into something that is no regular file (a terminal, /dev/null, a FIFO): written, never replaced. */
+static int write_through(const char *path, const char *text, size_t size, struct plumb_error *err)
 {
-	char temporary[4096];
+	FILE *f = fopen(path, "wb");
+	if (!f)
+		return fail(path, NULL, NULL, err);
+	if (fwrite(text, 1, size, f) != size || fflush(f) != 0)
+		return fail(path, NULL, f, err);
+	return fclose(f) == 0 ? PLUMB_OK : fail(path, NULL, NULL, err);
+}
+
+static int replace(const char *path, const char *text, size_t size, struct plumb_error *err)
+{
+	char temporary[PATH_MAX + 32];
 	FILE *f;
 
-	if (strcmp(path, "-") == 0)
-		return fwrite(text, 1, size, stdout) == size && fflush(stdout) == 0 ? PLUMB_OK
-										    : fail("standard output", NULL, NULL, err);
 	if ((size_t)snprintf(temporary, sizeof temporary, "%s.tmp-%ld", path, (long)getpid()) >= sizeof temporary) {
 		errno = ENAMETOOLONG;
 		return fail(path, NULL, NULL, err);
@@ -41,6 +54,81 @@ int output_file(const char *path, const char *text, size_t size, struct plumb_er
 	if (rename(temporary, path) != 0)
 		return fail(path, temporary, NULL, err);
 	return PLUMB_OK;
+}
+
+int output_file(const char *path, const char *text, size_t size, struct plumb_error *err)
+{
+	char target[PATH_MAX];
+	struct stat st;
+	sigset_t stops, before;
+	int status;
+
+	if (strcmp(path, "-") == 0)
+		return fwrite(text, 1, size, stdout) == size && fflush(stdout) == 0 ? PLUMB_OK
+										    : fail("standard output", NULL, NULL, err);
+	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
+		return write_through(path, text, size, err);
+	if (stat(path, &st) == 0 && access(path, W_OK) != 0)
+		return fail(path, NULL, NULL, err);
+	if (!realpath(path, target)) /* not there yet; a link to nothing is an error */
+		snprintf(target, sizeof target, "%s", path);
+	/* no signal between making the temporary file and putting it in place */
+	sigemptyset(&stops);
+	sigaddset(&stops, SIGINT);
+	sigaddset(&stops, SIGTERM);
+	sigaddset(&stops, SIGHUP);
+	sigprocmask(SIG_BLOCK, &stops, &before);
+	status = replace(target, text, size, err);
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	return status;
+}
+
+/* The folder that a path lies in, resolved; false when it is not there. */
+static bool folder_of(const char *path, char out[PATH_MAX])
+{
+	char copy[PATH_MAX];
+	if ((size_t)snprintf(copy, sizeof copy, "%s", path) >= sizeof copy)
+		return false;
+	return realpath(dirname(copy), out) != NULL;
+}
+
+int output_refuse(const char *option, const char *path, const char *input, const char *folder, struct plumb_error *err)
+{
+	char a[PATH_MAX], b[PATH_MAX];
+	struct stat x, y;
+
+	if (!path || strcmp(path, "-") == 0)
+		return PLUMB_OK;
+	if (!*path)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "%s is empty, expected a file", option);
+	if (stat(path, &x) == 0 && S_ISDIR(x.st_mode))
+		return plumb_fail(err, PLUMB_BAD_INPUT, "%s %s: cannot write: it is a folder", option, path);
+	if (!folder_of(path, a))
+		return plumb_fail(err, PLUMB_BAD_INPUT, "%s %s: cannot write: no such folder", option, path);
+	if (stat(path, &x) == 0 && stat(input, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "%s %s would overwrite the input %s", option, path, input);
+	if (folder && realpath(folder, b) && strcmp(a, b) == 0)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "%s %s would write into the checkpoint %s", option, path, folder);
+	return PLUMB_OK;
+}
+
+void output_begin(void)
+{
+	/* descriptors 0 to 2 must be taken, or a file opened later gets one and messages land in it. Reading only: writing
+	 * to a closed standard output stays an error */
+	for (int fd = 0; fd <= 2; fd++)
+		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) != fd)
+			_exit(PLUMB_BAD_INPUT);
+	signal(SIGXFSZ, SIG_IGN); /* a file size limit is then an error of write(), with its cleaning up */
+}
+
+int output_end(int status)
+{
+	if ((fflush(stdout) != 0 || ferror(stdout)) && status != PLUMB_BAD_INPUT) {
+		fprintf(stderr, "plumb: standard output: cannot write: %s\n", strerror(errno));
+		return PLUMB_BAD_INPUT;
+	}
+	return status;
 }
 
 void output_colour(bool allowed)

@@ -9,8 +9,17 @@
 #include "core/status.h"
 
 /* Write a file in one piece: a temporary file beside it, then a rename, so that a reader sees the old file or the new one.
- * path "-" is standard output. Errors: PLUMB_BAD_INPUT naming the path and the system's reason; nothing is left behind. */
+ * A link is followed; what is no regular file (a terminal, /dev/null, a FIFO) is written to, not replaced; "-" is standard
+ * output. Errors: PLUMB_BAD_INPUT naming the path and the system's reason; nothing is left behind. */
 int output_file(const char *path, const char *text, size_t size, struct plumb_error *err);
+
+/* Before the work: refuse a report path that cannot be written to, is the input file, or lies in the input folder.
+ * option: its name, for the message. path NULL: not asked for. folder may be NULL. */
+int output_refuse(const char *option, const char *path, const char *input, const char *folder, struct plumb_error *err);
+
+/* First and last thing of the program. end: the exit status, or PLUMB_BAD_INPUT when standard output could not be written. */
+void output_begin(void);
+int output_end(int status);
 
 /* Colours: only on a terminal, and not with NO_COLOR or --no-color. */
 void output_colour(bool allowed);
