@@ -167,6 +167,7 @@ START_TEST(projections)
 
 	open_case(&r, _i, "attn_out_proj");
 	r.cfg.q_heads = r.cfg.kv_heads * (1 + _i % 3);
+	r.cfg.hidden = D % 40 + 1;
 	struct plumb_weight w = rig_weight(&r, D % 40 + 1, r.cfg.q_heads * r.cfg.head_dim, 0.1f);
 	struct plumb_attn_out_proj o = {T, rig_input(&r, T * w.cols), &w, rig_output(&r, "y", T * w.rows)};
 	twin = rig_agree(&r, attn_out_proj_twin, attn_out_proj_opt, &o, SEEDS);

@@ -19,6 +19,8 @@ passed=0 failed=0 skipped=0
 # tests that run without forking.
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=0:strict_string_checks=1}
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
+# As many tests as cores run at once, each with as many threads: one that waits must not spin on the other's core.
+export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
 
 # count PRESET STATUS: "PASSED FAILED SKIPPED" of the results that a ctest which ended with STATUS left; on stderr whatever is odd.
 # Everything that is neither passed nor skipped has failed. A test that cannot run is skipped by name; which may be is
