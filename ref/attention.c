@@ -90,7 +90,7 @@ static void attend(const struct plumb_env *env, const struct plumb_attn_decode *
 {
 	int64_t Dh = env->cfg->head_dim;
 	double scale = (double)(float)(1.0 / sqrt((double)Dh));
-	double max = -INFINITY, sum = 0.0;
+	double max = (double)-INFINITY, sum = 0.0;
 
 	for (int64_t j = 0; j < n; j++) {
 		double dot = 0.0;

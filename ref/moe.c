@@ -13,7 +13,7 @@
 
 void route_prob_ref(const float *logits, int64_t E, float *prob)
 {
-	double max = -INFINITY, sum = 0.0;
+	double max = (double)-INFINITY, sum = 0.0;
 	for (int64_t e = 0; e < E; e++)
 		if ((double)logits[e] > max || isnan(logits[e]))
 			max = (double)logits[e];
