@@ -328,6 +328,11 @@ START_TEST(small_scales)
 				/* a bf16 value keeps its size down to where the scale itself runs out of bits */
 				if (e <= 120)
 					ck_assert(fabsf(out[0] - x[0]) <= x[0] * 0x1p-3f);
+				/* the smallest scale instead of none: 2^-149, or 2^-133 and the codes down to 2^-9 */
+				if (format <= PLUMB_FP8_BLOCK && (sf ? e >= 141 && e <= 142 : e == 149))
+					ck_assert_msg(out[0] == x[0], "2^-%d comes back as %a", e, (double)out[0]);
+				if (format == PLUMB_NVFP4 && e == 149) /* 2^-9 * 2^-149 is zero */
+					ck_assert_uint_eq(*(const unsigned char *)w.data, 0);
 				release(&w);
 			}
 		}
@@ -339,7 +344,7 @@ END_TEST
  * here they are where the division puts them. */
 START_TEST(no_reciprocal)
 {
-	int moved8 = 0, moved4 = 0;
+	int moved8 = 0, moved4 = 0, moved_scale = 0;
 	for (int i = 0; i < 2000; i++) {
 		float s = 1 + fabsf(uniform()), x[16];
 		x[0] = 448 * s;
@@ -361,6 +366,16 @@ START_TEST(no_reciprocal)
 		}
 		release(&w);
 	}
+	/* nor is amax / 6 / s the same as amax / (6 * s): ties of block scales show it */
+	for (int i = 0; i < 20000; i++) {
+		float s = 1 + fabsf(uniform()), amax = (float)(17 + 2 * (i % 8)) * 6 * s;
+		struct plumb_weight w = quantised(PLUMB_NVFP4, PLUMB_F32, &amax, 1, 1, s);
+		unsigned scale = *(const unsigned char *)w.scale;
+		ck_assert_uint_eq(scale, nearest_e4m3(quotient(quotient(amax, 6), s)));
+		moved_scale += scale != nearest_e4m3(quotient(amax, 6 * s));
+		release(&w);
+	}
+	ck_assert_int_gt(moved_scale, 10);
 	ck_assert_int_gt(moved8, 10);
 	ck_assert_int_gt(moved4, 10);
 }

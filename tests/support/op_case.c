@@ -65,7 +65,8 @@ static size_t element_bytes(enum plumb_kind kind)
 bool op_is_vector(const struct plumb_operand *info)
 {
 	const char *name = info->name;
-	return strstr(name, "norm") || !strcmp(name, "conv") || !strcmp(name, "a_log") || !strcmp(name, "dt_bias");
+	return info->role == PLUMB_WEIGHT &&
+	       (strstr(name, "norm") || !strcmp(name, "conv") || !strcmp(name, "a_log") || !strcmp(name, "dt_bias"));
 }
 
 /* Formats of the operand's matrices and of their scales. */

@@ -175,7 +175,7 @@ static void put_values(struct maker *m, const char *name, const struct plumb_wei
 static void put_scales(struct maker *m, const char *name, const char *ending, const char *type, int rank, int64_t d0,
 	int64_t d1, const void *data, size_t bytes)
 {
-	char full[256];
+	char full[320];
 	snprintf(full, sizeof full, "%s%s", name, ending);
 	put(m, full, type, rank, (int64_t[]){d0, d1}, data, bytes);
 }
@@ -183,7 +183,7 @@ static void put_scales(struct maker *m, const char *name, const char *ending, co
 static void put_input_scale(struct maker *m, const char *name)
 {
 	static const float ignored = 0.0123f;
-	char full[256];
+	char full[320];
 	snprintf(full, sizeof full, "%.*sinput_scale", (int)(strlen(name) - strlen("weight")), name);
 	put(m, full, "F32", 0, NULL, &ignored, sizeof ignored);
 }

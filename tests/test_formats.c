@@ -1,0 +1,839 @@
+/* SPDX-License-Identifier: MIT */
+/* Weight formats through the kernels, against a decoder of bytes that shares no line with core/weight.c: a reader and a
+ * writer that make the same mistake agree with each other.
+ *
+ *   coordinates   codes and scales that name their place, and one-hot inputs that ask for one element each
+ *   counting      ones times ones, with alternating scales, over a grid of lengths
+ *   codes         every code of E4M3 and E2M1, and every E4M3 scale, at every place of a lane's 8 columns
+ *   neighbours    NaN in the rows, groups, blocks and bytes around a row must not reach it
+ *   refusals      what no kernel reads
+ *   copies        a scale that changes in place reaches a device with memory of its own */
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/math32.h"
+#include "core/numeric.h"
+#include "core/ops/hc.h"
+#include "core/ops/lm_head.h"
+#include "core/ops/moe.h"
+#include "core/ops/ple.h"
+#include "opt/device.h"
+#include "ref/twin/twin.h"
+#include "tests/support/op_case.h"
+
+#ifdef PLUMB_TEST_GPU
+enum { FIRST, DEVICES };
+#else
+enum { FIRST, OWN_MEMORY, DEVICES }; /* schedules and races: test_ops */
+#endif
+static struct plumb_device *device[DEVICES];
+static struct plumb_error err;
+
+static int open_devices(void)
+{
+	int status = PLUMB_OK;
+	for (int i = 0; i < DEVICES && status == PLUMB_OK; i++) {
+		struct plumb_device_options options = {.poison = PLUMB_POISON_NAN};
+#ifdef PLUMB_TEST_GPU
+		status = plumb_device_open(PLUMB_DEVICE_CUDA, &options, &device[i], &err);
+#else
+		options.own_memory = i == OWN_MEMORY;
+		options.seed = i == OWN_MEMORY ? 7 : 0;
+		status = plumb_device_open(PLUMB_DEVICE_SIMT, &options, &device[i], &err);
+#endif
+	}
+	if (status != PLUMB_OK)
+		printf("%s%s\n", status == PLUMB_NO_DEVICE ? "SKIP test_formats_cuda: " : "test_formats: ", err.text);
+	return status;
+}
+
+/* ---- the other decoder ---- */
+
+static float other_e4m3(unsigned code)
+{
+	int exponent = code >> 3 & 15, mantissa = code & 7;
+	float v = exponent == 0 ? ldexpf((float)mantissa, -9) : ldexpf((float)(8 + mantissa), exponent - 10);
+	if (exponent == 15 && mantissa == 7)
+		return NAN;
+	return code & 0x80 ? -v : v;
+}
+
+static float other_e2m1(unsigned code)
+{
+	static const float magnitude[8] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f};
+	return code & 8 ? -magnitude[code & 7] : magnitude[code & 7];
+}
+
+static float other_stored(enum plumb_format format, const void *data, int64_t i)
+{
+	const unsigned char *p = (const unsigned char *)data + (format == PLUMB_F32 ? 4 : 2) * i;
+	uint32_t bits = format == PLUMB_F32 ? (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24
+					    : (uint32_t)p[0] << 16 | (uint32_t)p[1] << 24;
+	float v;
+	if (format == PLUMB_F16) {
+		int exponent = p[1] >> 2 & 31, mantissa = (p[1] & 3) << 8 | p[0];
+		v = exponent ? ldexpf((float)(1024 + mantissa), exponent - 25) : ldexpf((float)mantissa, -24);
+		return p[1] & 0x80 ? -v : v; /* no Inf or NaN in these tests */
+	}
+	memcpy(&v, &bits, sizeof v);
+	return v;
+}
+
+/* To bf16, nearest, ties to even, by division and remainder. */
+static float other_bf16(float x)
+{
+	uint32_t bits, rest;
+	memcpy(&bits, &x, sizeof bits);
+	if (isnan(x))
+		return x;
+	rest = bits % 65536;
+	bits -= rest;
+	if (rest > 32768 || (rest == 32768 && bits / 65536 % 2))
+		bits += 65536;
+	memcpy(&x, &bits, sizeof x);
+	return x;
+}
+
+static float element(const struct plumb_weight *w, int64_t n, int64_t k)
+{
+	const unsigned char *code = w->data, *scale = w->scale;
+	int64_t groups = w->cols / 16 + (w->cols % 16 != 0), blocks = w->cols / 128 + (w->cols % 128 != 0), row_bytes;
+
+	switch (w->format) {
+	case PLUMB_FP8_ROW:
+		return other_e4m3(code[n * w->cols + k]) * other_stored(w->scale_format, scale, n);
+	case PLUMB_FP8_BLOCK:
+		return other_e4m3(code[n * w->cols + k]) *
+		       other_stored(w->scale_format, scale, n / 128 * blocks + k / 128);
+	case PLUMB_FP8_TABLE:
+		return other_bf16(other_e4m3(code[n * w->cols + k]) * w->global);
+	case PLUMB_NVFP4:
+		row_bytes = w->cols / 2 + w->cols % 2;
+		return other_e2m1(k % 2 ? code[n * row_bytes + k / 2] / 16u : code[n * row_bytes + k / 2] % 16u) *
+		       (other_e4m3(scale[n * groups + k / 16]) * w->global);
+	default:
+		return other_stored(w->format, w->data, n * w->cols + k);
+	}
+}
+
+/* ---- coordinates ---- */
+
+static unsigned char *bytes_of(const struct op_memory *m, const void *at)
+{
+	return m->data + ((const unsigned char *)at - m->data);
+}
+
+/* Codes and scales of matrix i that follow from n, k, block and group, all of them below 16 in magnitude. */
+static void name_places(struct op_operand *o, int64_t i)
+{
+	struct plumb_weight *w = &o->weight[i];
+	unsigned char *data = bytes_of(&o->memory, w->data), *scale = w->scale ? bytes_of(&o->scale, w->scale) : NULL;
+	size_t row_bytes = plumb_format_row_bytes(w->format, w->cols), scales = plumb_weight_scale_bytes(w);
+
+	memset(data, 0, plumb_weight_data_bytes(w));
+	for (int64_t n = 0; n < w->rows; n++)
+		for (int64_t k = 0; k < w->cols; k++) {
+			unsigned char *at = data + (size_t)n * row_bytes;
+			float v = (float)((5 * k + 11 * n + 29 * i) % 2039 - 1019) * 0x1p-8f;
+			if (w->format == PLUMB_NVFP4)
+				at[k / 2] |= (unsigned char)((k + 3 * n + 7 * i) % 16 << k % 2 * 4);
+			else if (w->format >= PLUMB_FP8_ROW)
+				at[k] = (unsigned char)((8 + (5 * k + 11 * n + 29 * i) % 100) | ((n + k) % 3 ? 0 : 0x80));
+			else
+				plumb_encode(w->format, &v, 1, at + plumb_format_row_bytes(w->format, k));
+		}
+	w->global = w->format == PLUMB_NVFP4 ? 0.5f + 0.0625f * (float)i : 0x1p-6f + 0x1p-9f * (float)i;
+	if (w->format == PLUMB_NVFP4) {
+		for (size_t g = 0; g < scales; g++)
+			scale[g] = (unsigned char)(8 + (13 * g + 3 * (size_t)i) % 56);
+	} else if (scale) {
+		size_t unit = plumb_format_row_bytes(w->scale_format, 1);
+		for (size_t b = 0; b < scales / unit; b++) {
+			float v = 0x1p-6f + 0x1p-10f * (float)((7 * b + 3 * (size_t)i) % 16);
+			plumb_encode(w->scale_format, &v, 1, scale + b * unit);
+		}
+	}
+}
+
+static struct op_case *case_new(enum plumb_op op, enum plumb_format format, const struct plumb_config *cfg, int64_t T,
+	uint64_t seed)
+{
+	struct op_case_options options = {.cfg = cfg, .policy = PLUMB_POLICY_F32, .T = T, .format = (int)format, .traces = 1};
+	struct op_case *c = op_case_new(op, seed, &options);
+	for (int i = 0; i < c->operands; i++)
+		for (int64_t m = 0; m < c->operand[i].matrices && !op_is_vector(c->operand[i].info); m++)
+			name_places(&c->operand[i], m);
+	return c;
+}
+
+static float *values(struct op_case *c, const char *name)
+{
+	return op_case_data(c, name);
+}
+
+static void zero(struct op_case *c, const char *name)
+{
+	memset(op_case_data(c, name), 0, op_case_operand(c, name)->memory.bytes);
+}
+
+/* The column that row t of a call asks for: the first and the last, and those around which a byte, a lane's load, a group
+ * of 16, a lane's second load of nvfp4 or a block of 128 ends. */
+enum { ASKED = 32 };
+static int64_t column(int64_t t, int64_t width)
+{
+	static const int64_t columns[ASKED] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 14, 15, 16, 17, 23, 24, 31, 32, 47, 48, 63, 64, 65,
+		95, 96, 126, 127, 128, 129, -3, -2, -1};
+	int64_t k = columns[t % ASKED];
+	return k < 0 ? (width + k % width) % width : k % width;
+}
+
+static void one_hot(struct op_case *c, const char *name, int64_t width)
+{
+	zero(c, name);
+	for (int64_t t = 0; t < op_case_operand(c, name)->count / width; t++)
+		values(c, name)[t * width + column(t, width)] = 1.0f;
+}
+
+static bool same(float a, float b)
+{
+	return a == b || (isnan(a) && isnan(b));
+}
+
+static void expect(const struct op_case *c, const char *what, int64_t n, int64_t k, float got, float want)
+{
+	ck_assert_msg(same(got, want), "%s, %s: element (%lld, %lld) arrives as %.9g, expected %.9g",
+		plumb_ops[c->op].name, what, (long long)n, (long long)k, (double)got, (double)want);
+}
+
+typedef void check_fn(struct op_case *c, const char *what);
+
+/* The twin and the kernels on every device, each seen by check. */
+static void everywhere(struct op_case *c, check_fn *check)
+{
+	char text[OP_CASE_TEXT];
+	struct op_result result;
+
+	op_case_seal(c);
+	for (int d = -1; d < DEVICES; d++) {
+		const char *what = d < 0 ? "twin" : plumb_device_description(device[d]);
+		plumb_op_fn *fn = d < 0 ? plumb_ref_twin.op[c->op] : plumb_device_set(device[d])->op[c->op];
+		ck_assert_msg(op_case_run(c, what, fn, d < 0 ? NULL : device[d], PLUMB_POISON_NAN, &result, text), "%s", text);
+		check(c, what);
+		op_result_free(&result);
+		if (d >= 0)
+			ck_assert_msg(plumb_device_forget(device[d], &err) == PLUMB_OK, "%s", err.text);
+	}
+	op_case_free(c);
+}
+
+/* Odd and even rows of codes, partial groups and blocks of 128, rows in two blocks. */
+static struct plumb_config sizes(enum plumb_op op, bool odd)
+{
+	struct op_random r = {3};
+	struct plumb_config cfg;
+
+	op_config_random(&r, op, &cfg);
+	cfg.hidden = odd ? 149 : 152;
+	cfg.vocab = 137;
+	cfg.streams = 2;
+	cfg.low_rank = odd ? 131 : 136;
+	cfg.gdn_key_heads = 1;
+	cfg.gdn_value_heads = 2;
+	cfg.gdn_key_dim = 20;
+	cfg.gdn_value_dim = odd ? 67 : 68;
+	cfg.q_heads = 2;
+	cfg.kv_heads = 1;
+	cfg.head_dim = odd ? 67 : 68;
+	cfg.rotary_dim = 2;
+	cfg.experts = 3;
+	cfg.experts_per_token = 2;
+	cfg.expert_inner = odd ? 133 : 136;
+	cfg.shared_inner = odd ? 21 : 24;
+	return cfg;
+}
+
+/* Projections: every weight has its output, in order; x is one-hot, so a row of outputs is a column of weights. */
+static void check_projection(struct op_case *c, const char *what)
+{
+	int out = 0;
+	for (int i = 0; i < c->operands; i++) {
+		const struct op_operand *o = &c->operand[i];
+		if (o->info->role != PLUMB_WEIGHT)
+			continue;
+		while (c->operand[out].info->role != PLUMB_OUT)
+			out++;
+		const float *y = (const float *)(const void *)c->operand[out++].memory.data;
+		for (int64_t t = 0; t < c->T; t++) {
+			int64_t k = column(t, o->dim[1]);
+			for (int64_t n = 0; n < o->dim[0]; n++)
+				expect(c, what, n, k, y[t * o->dim[0] + n], element(o->weight, n, k));
+		}
+	}
+}
+
+static void projection(enum plumb_op op, enum plumb_format format, bool odd)
+{
+	struct plumb_config cfg = sizes(op, odd);
+	int64_t K = op == PLUMB_GDN_OUT_PROJ ? cfg.gdn_value_heads * cfg.gdn_value_dim
+		: op == PLUMB_ATTN_OUT_PROJ  ? cfg.q_heads * cfg.head_dim
+					     : cfg.hidden;
+	struct op_case *c = case_new(op, format, &cfg, ASKED, 11 + odd);
+	one_hot(c, "x", K);
+	everywhere(c, check_projection);
+}
+
+static void check_embed(struct op_case *c, const char *what)
+{
+	int64_t S = c->cfg.streams, D = c->cfg.hidden;
+	const float *y = values(c, "residual");
+	for (int64_t t = 0; t < c->T; t++)
+		for (int64_t i = 0; i < S * D; i++)
+			expect(c, what, t, i % D, y[t * S * D + i], element(op_case_operand(c, "table")->weight, t, i % D));
+}
+
+static void check_ple_embed(struct op_case *c, const char *what)
+{
+	const struct plumb_ple_embed *a = c->args;
+	int64_t Hg = plumb_ngram_heads(&c->cfg), width = c->cfg.ple_dim / Hg;
+	for (int64_t i = 0; i < c->T * Hg * width; i++) {
+		int64_t r = a->row[i / width];
+		expect(c, what, r, i % width, a->embedding[i], element(&a->table[r / a->shard_rows], r % a->shard_rows, i % width));
+	}
+}
+
+static void check_router(struct op_case *c, const char *what)
+{
+	const struct plumb_moe_router *a = c->args;
+	int64_t E = c->cfg.experts;
+	for (int64_t t = 0; t < c->T; t++) {
+		int64_t k = column(t, c->cfg.hidden);
+		for (int64_t e = 0; e < E; e++)
+			expect(c, what, e, k, a->logits[t * E + e], element(a->gate, e, k));
+		expect(c, what, 0, k, a->shared_weight[t], plumb_sigmoidf(element(a->shared_gate, 0, k)));
+	}
+}
+
+static float gated(const struct plumb_weight *gate, const struct plumb_weight *up, int64_t n, int64_t k)
+{
+	return plumb_siluf(element(gate, n, k)) * element(up, n, k);
+}
+
+static void check_gate_up(struct op_case *c, const char *what)
+{
+	const struct plumb_moe_gate_up *a = c->args;
+	int64_t A = c->cfg.experts_per_token, F = c->cfg.expert_inner, Fs = c->cfg.shared_inner;
+	for (int64_t t = 0; t < c->T; t++) {
+		int64_t k = column(t, c->cfg.hidden);
+		for (int64_t i = 0; i < A * F; i++) {
+			int32_t e = a->expert[t * A + i / F];
+			expect(c, what, i % F, k, a->hidden[t * A * F + i], gated(&a->gate[e], &a->up[e], i % F, k));
+		}
+		for (int64_t n = 0; n < Fs; n++)
+			expect(c, what, n, k, a->shared_hidden[t * Fs + n], gated(a->shared_gate, a->shared_up, n, k));
+	}
+}
+
+static void check_down(struct op_case *c, const char *what)
+{
+	const struct plumb_moe_down *a = c->args;
+	int64_t A = c->cfg.experts_per_token, D = c->cfg.hidden;
+	for (int64_t t = 0; t < c->T; t++)
+		for (int64_t n = 0; n < D; n++) {
+			const struct plumb_weight *w = &a->down[a->expert[t * A + t % A]];
+			int64_t k = column(t, c->cfg.expert_inner);
+			expect(c, what, n, k, a->y[t * D + n], element(w, n, k));
+		}
+}
+
+static void check_shared_down(struct op_case *c, const char *what)
+{
+	const struct plumb_moe_down *a = c->args;
+	int64_t D = c->cfg.hidden;
+	for (int64_t t = 0; t < c->T; t++)
+		for (int64_t n = 0; n < D; n++) {
+			int64_t k = column(t, c->cfg.shared_inner);
+			expect(c, what, n, k, a->y[t * D + n], element(a->shared_down, n, k));
+		}
+}
+
+/* The norm is not one-hot's friend: its output says by what a column is multiplied. */
+static void check_hc_down(struct op_case *c, const char *what)
+{
+	const struct plumb_hc_norm_down *a = c->args;
+	int64_t S = c->cfg.streams, K = S * c->cfg.hidden, R = c->cfg.low_rank;
+	for (int64_t t = 0; t < c->T; t++) {
+		int64_t k = column(t, K);
+		float x = a->normed[t * K + k];
+		for (int64_t n = 0; n < R; n++)
+			expect(c, what, n, k, a->low[t * R + n], plumb_siluf(element(a->down, n, k) * x / (float)S));
+		for (int64_t n = 0; n < S; n++)
+			expect(c, what, n, k, a->inject_logits[t * S + n], element(a->inject, n, k) * x / (float)S);
+	}
+}
+
+static void check_hc_up(struct op_case *c, const char *what)
+{
+	const struct plumb_hc_up_mix *a = c->args;
+	int64_t S = c->cfg.streams, D = c->cfg.hidden;
+	for (int64_t t = 0; t < c->T; t++)
+		for (int64_t n = 0; n < D; n++) {
+			int64_t k = column(t, c->cfg.low_rank);
+			expect(c, what, t % S * D + n, k, a->mixed[t * D + n],
+				plumb_sigmoidf(element(a->up, t % S * D + n, k)) / (float)S);
+		}
+}
+
+static void set_experts(struct op_case *c)
+{
+	int32_t *e = op_case_data(c, "expert");
+	int32_t A = c->cfg.experts_per_token, E = (int32_t)c->cfg.experts;
+	for (int32_t i = 0; i < c->T * A; i++)
+		e[i] = (i / A + i % A) % E;
+}
+
+START_TEST(coordinates)
+{
+	enum plumb_format format = (enum plumb_format)(_i / 2);
+	bool odd = _i % 2;
+	struct plumb_config cfg = sizes(PLUMB_MOE_DOWN, odd);
+	int64_t D = cfg.hidden, S = cfg.streams, F = cfg.expert_inner, Fs = cfg.shared_inner, A = cfg.experts_per_token;
+	struct op_case *c;
+
+	projection(PLUMB_LM_HEAD, format, odd);
+	projection(PLUMB_GDN_IN_PROJ, format, odd);
+	projection(PLUMB_GDN_OUT_PROJ, format, odd);
+	projection(PLUMB_ATTN_IN_PROJ, format, odd);
+	projection(PLUMB_ATTN_OUT_PROJ, format, odd);
+
+	c = case_new(PLUMB_EMBED, format, &cfg, cfg.vocab, 5);
+	for (int32_t t = 0; t < c->T; t++)
+		((int32_t *)op_case_data(c, "token"))[t] = t;
+	everywhere(c, check_embed);
+
+	for (uint64_t seed = 0; seed < 4; seed++)
+		everywhere(case_new(PLUMB_PLE_EMBED, format, NULL, 20, seed), check_ple_embed);
+
+	c = case_new(PLUMB_MOE_ROUTER, format, &cfg, ASKED, 5);
+	one_hot(c, "x", D);
+	everywhere(c, check_router);
+
+	c = case_new(PLUMB_MOE_GATE_UP, format, &cfg, ASKED, 5);
+	one_hot(c, "x", D);
+	set_experts(c);
+	everywhere(c, check_gate_up);
+
+	c = case_new(PLUMB_MOE_DOWN, format, &cfg, ASKED, 5);
+	set_experts(c);
+	zero(c, "hidden");
+	zero(c, "weight");
+	zero(c, "shared_weight");
+	for (int64_t t = 0; t < c->T; t++) { /* every slot holds the column, one has a weight */
+		values(c, "weight")[t * A + t % A] = 1.0f;
+		for (int64_t i = 0; i < A; i++)
+			values(c, "hidden")[(t * A + i) * F + column(t, F)] = 1.0f;
+	}
+	everywhere(c, check_down);
+
+	c = case_new(PLUMB_MOE_DOWN, format, &cfg, ASKED, 6);
+	set_experts(c);
+	zero(c, "weight");
+	one_hot(c, "shared_hidden", Fs);
+	for (int64_t t = 0; t < c->T; t++)
+		values(c, "shared_weight")[t] = 1.0f;
+	everywhere(c, check_shared_down);
+
+	c = case_new(PLUMB_HC_NORM_DOWN, format, &cfg, ASKED, 5);
+	one_hot(c, "residual", S * D);
+	everywhere(c, check_hc_down);
+
+	c = case_new(PLUMB_HC_UP_MIX, format, &cfg, ASKED, 5);
+	one_hot(c, "low", cfg.low_rank);
+	zero(c, "normed");
+	for (int64_t t = 0; t < c->T; t++)
+		for (int64_t i = 0; i < D; i++)
+			values(c, "normed")[(t * S + t % S) * D + i] = 1.0f;
+	everywhere(c, check_hc_up);
+}
+END_TEST
+
+/* The test above sees a place only if its neighbours hold something else. */
+START_TEST(coordinates_tell)
+{
+	struct plumb_config cfg = sizes(PLUMB_MOE_DOWN, _i % 2);
+	struct op_case *c = case_new(PLUMB_MOE_DOWN, (enum plumb_format)(_i / 2), &cfg, 1, 5);
+	const struct op_operand *o = op_case_operand(c, "down");
+	static const int step[][2] = {{0, 1}, {0, 2}, {0, 8}, {0, 16}, {0, 128}, {1, 0}, {2, 0}, {128, 0}, {1, 1}};
+	int64_t differ[10] = {0}, all[10] = {0};
+
+	for (int64_t n = 0; n < o->weight->rows; n++)
+		for (int64_t k = 0; k < o->weight->cols; k++) {
+			float v = element(&o->weight[0], n, k);
+			for (int i = 0; i < 9; i++) {
+				int64_t m = n + step[i][0], l = k + step[i][1];
+				if (m < o->weight->rows && l < o->weight->cols) {
+					all[i]++;
+					differ[i] += element(&o->weight[0], m, l) != v;
+				}
+			}
+			all[9]++;
+			differ[9] += element(&o->weight[1], n, k) != v;
+		}
+	for (int i = 0; i < 10; i++)
+		ck_assert_msg(differ[i] * 10 >= all[i] * 8, "%s: %lld of %lld differ at step %d",
+			plumb_format_name((enum plumb_format)(_i / 2)), (long long)differ[i], (long long)all[i], i);
+	op_case_free(c);
+}
+END_TEST
+
+/* ---- one product, by hand ---- */
+
+enum { ZONE = 64 };
+
+/* A matrix between zones of NaN bytes, its data offset bytes behind a 16-byte boundary. */
+struct made {
+	struct plumb_weight w;
+	unsigned char *block, *data, *scale;
+};
+
+static struct made made_new(enum plumb_format format, int64_t rows, int64_t cols, size_t offset)
+{
+	struct made m = {.w = {.format = format, .rows = rows, .cols = cols, .scale_format = PLUMB_F32, .global = 1.0f}};
+	size_t data = plumb_weight_data_bytes(&m.w), scale = plumb_weight_scale_bytes(&m.w);
+	size_t scale_at = (ZONE + offset + data + ZONE + 15) / 16 * 16;
+
+	m.block = aligned_alloc(16, (scale_at + scale + ZONE + 15) / 16 * 16);
+	ck_assert_ptr_nonnull(m.block);
+	memset(m.block, 0xff, scale_at + scale + ZONE);
+	m.w.data = m.data = m.block + ZONE + offset;
+	m.w.scale = scale ? m.block + scale_at : NULL;
+	m.scale = m.block + scale_at;
+	memset(m.data, 0, data);
+	return m;
+}
+
+static void scale_set(struct made *m, int64_t i, float v)
+{
+	if (m->w.format == PLUMB_NVFP4)
+		m->scale[i] = plumb_f32_to_e4m3(v);
+	else
+		memcpy(m->scale + 4 * i, &v, sizeof v);
+}
+
+static int64_t scale_count(const struct made *m)
+{
+	return (int64_t)plumb_weight_scale_bytes(&m->w) / (m->w.format == PLUMB_NVFP4 ? 1 : 4);
+}
+
+/* code is of nvfp4 or fp8; the other columns of its byte stay as they are. */
+static void code_set(struct made *m, int64_t n, int64_t k, unsigned code)
+{
+	unsigned char *row = m->data + n * (int64_t)plumb_format_row_bytes(m->w.format, m->w.cols);
+	if (m->w.format != PLUMB_NVFP4)
+		row[k] = (unsigned char)code;
+	else if (k % 2)
+		row[k / 2] = (unsigned char)((row[k / 2] & 15) | code << 4);
+	else
+		row[k / 2] = (unsigned char)((row[k / 2] & 0xf0) | code);
+}
+
+static void one_set(struct made *m, int64_t n, int64_t k)
+{
+	float one = 1.0f;
+	size_t at = (size_t)n * plumb_format_row_bytes(m->w.format, m->w.cols);
+	if (m->w.format >= (enum plumb_format)PLUMB_PLAIN_FORMATS)
+		code_set(m, n, k, m->w.format == PLUMB_NVFP4 ? 2 : 0x38);
+	else
+		plumb_encode(m->w.format, &one, 1, m->data + at + plumb_format_row_bytes(m->w.format, k));
+}
+
+/* y (rows) = w . x on every device in turn; d < 0: the twin. x lies before a zone of NaN. */
+static void multiply(int d, const struct made *m, const float *x, float *y)
+{
+	struct plumb_config cfg = sizes(PLUMB_LM_HEAD, false);
+	struct plumb_env env = {.cfg = &cfg, .policy = PLUMB_POLICY_F32, .capacity = 1, .err = &err};
+	float *mine = malloc(((size_t)m->w.cols + ZONE) * sizeof *mine);
+	struct plumb_lm_head a = {.T = 1, .x = mine, .w = &m->w, .logits = y};
+	int status;
+
+	ck_assert_ptr_nonnull(mine);
+	cfg.vocab = m->w.rows;
+	cfg.hidden = m->w.cols;
+	memset(mine, 0xff, ((size_t)m->w.cols + ZONE) * sizeof *mine);
+	memcpy(mine, x, (size_t)m->w.cols * sizeof *mine);
+	env.device = d < 0 ? NULL : device[d];
+	status = (d < 0 ? &plumb_ref_twin : plumb_device_set(device[d]))->op[PLUMB_LM_HEAD](&env, &a);
+	if (status == PLUMB_OK && d >= 0)
+		status = plumb_device_sync(device[d], &err);
+	ck_assert_msg(status == PLUMB_OK, "%s", err.text);
+	if (d >= 0)
+		ck_assert_msg(plumb_device_forget(device[d], &err) == PLUMB_OK, "%s", err.text);
+	free(mine);
+}
+
+static const int64_t lengths[] = {1, 2, 3, 7, 8, 9, 15, 16, 17, 23, 24, 31, 32, 33, 40, 47, 48, 49, 120, 127, 128, 129, 136,
+	144, 255, 256, 257, 263, 264, 272, 511, 512, 513, 520, 1023, 1024, 1025, 1040, 2047, 2048, 2049, 2064};
+
+/* Ones count columns; with every second scale 2, they count those twice. Rows of two blocks. */
+START_TEST(ones_count)
+{
+	enum plumb_format format = (enum plumb_format)_i;
+	for (size_t l = 0; l < sizeof lengths / sizeof lengths[0]; l++)
+		for (size_t offset = 0; offset < 12; offset += 4) {
+			int64_t K = lengths[l], N = format == PLUMB_FP8_BLOCK && K < 300 ? 130 : 3;
+			struct made m = made_new(format, N, K, format == PLUMB_F32 || offset != 8 ? offset : 2);
+			float *x = malloc((size_t)K * sizeof *x), y[130];
+			ck_assert_ptr_nonnull(x);
+			for (int64_t k = 0; k < K; k++)
+				x[k] = 1.0f;
+			for (int64_t i = 0; i < scale_count(&m); i++)
+				scale_set(&m, i, i % 2 ? 2.0f : 1.0f);
+			if (format == PLUMB_FP8_TABLE)
+				m.w.global = 2.0f;
+			if (format == PLUMB_NVFP4)
+				m.w.global = 0.25f;
+			for (int64_t n = 0; n < N; n++)
+				for (int64_t k = 0; k < K; k++)
+					one_set(&m, n, k);
+			for (int d = -1; d < DEVICES; d++) {
+				multiply(d, &m, x, y);
+				for (int64_t n = 0; n < N; n++) {
+					double sum = 0.0;
+					for (int64_t k = 0; k < K; k++)
+						sum += (double)element(&m.w, n, k);
+					ck_assert_msg((double)y[n] == sum, "%s, K %lld, offset %zu, device %d: row %lld is %g, not %g",
+						plumb_format_name(format), (long long)K, offset, d, (long long)n, (double)y[n], sum);
+				}
+			}
+			free(x);
+			free(m.block);
+		}
+}
+END_TEST
+
+/* Every code at every place of a lane's 8 columns, aligned or not. Row 8*c + j holds code c in column j, all else is 0. */
+START_TEST(every_code)
+{
+	enum plumb_format format = (enum plumb_format)(PLUMB_FP8_ROW + _i / 2);
+	int64_t codes = format == PLUMB_NVFP4 ? 16 : 256, N = 8 * codes;
+	struct made m = made_new(format, N, 8, _i % 2);
+	float *y = malloc((size_t)N * sizeof *y), x[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+
+	ck_assert_ptr_nonnull(y);
+	for (int64_t i = 0; i < scale_count(&m); i++)
+		scale_set(&m, i, i % 3 ? 1.0f : 0.75f);
+	m.w.global = 0x1.8p-4f;
+	for (int64_t n = 0; n < N; n++)
+		code_set(&m, n, n % 8, (unsigned)(n / 8));
+	for (int d = -1; d < DEVICES; d++) {
+		multiply(d, &m, x, y);
+		for (int64_t n = 0; n < N; n++)
+			ck_assert_msg(same(y[n], element(&m.w, n, n % 8)), "%s, device %d: code %lld in column %lld is %g, not %g",
+				plumb_format_name(format), d, (long long)n / 8, (long long)n % 8, (double)y[n],
+				(double)element(&m.w, n, n % 8));
+	}
+	free(y);
+	free(m.block);
+}
+END_TEST
+
+/* Every E4M3 code as the scale of a group; the scale of the other half of the row is 0. */
+START_TEST(every_group_scale)
+{
+	struct made m = made_new(PLUMB_NVFP4, 512, 32, (size_t)_i);
+	float x[32], y[512];
+
+	m.w.global = 0x1.333334p-3f; /* products with it round */
+	for (int64_t n = 0; n < 512; n++) {
+		m.scale[2 * n + n % 2] = (unsigned char)(n / 2);
+		m.scale[2 * n + !(n % 2)] = 0;
+		for (int64_t k = 0; k < 32; k++)
+			code_set(&m, n, k, k % 16 == 11 ? 5 : 0); /* 3 */
+	}
+	for (int64_t k = 0; k < 32; k++)
+		x[k] = 1.0f;
+	for (int d = -1; d < DEVICES; d++) {
+		multiply(d, &m, x, y);
+		for (int64_t n = 0; n < 512; n++)
+			ck_assert_msg(same(y[n], element(&m.w, n, n % 2 * 16 + 11)), "device %d: scale %lld gives %.9g, not %.9g", d,
+				(long long)n / 2, (double)y[n], (double)element(&m.w, n, n % 2 * 16 + 11));
+	}
+	free(m.block);
+}
+END_TEST
+
+/* Rows of NaN above and below, and NaN as the scale of other blocks of rows, do not reach a row between. (E2M1 has no NaN:
+ * its scales do.) */
+START_TEST(neighbours_stay_out)
+{
+	enum plumb_format format = (enum plumb_format)(_i / 2);
+	for (size_t l = 0; l < sizeof lengths / sizeof lengths[0]; l++) {
+		int64_t K = lengths[l], N = format == PLUMB_FP8_BLOCK && K < 300 ? 131 : 3, groups = (K + 15) / 16, blocks = (K + 127) / 128;
+		struct made m = made_new(format, N, K, _i % 2 ? 4 : 0);
+		size_t row_bytes = plumb_format_row_bytes(format, K);
+		float *x = malloc((size_t)K * sizeof *x), y[131];
+
+		ck_assert_ptr_nonnull(x);
+		for (int64_t i = 0; i < scale_count(&m); i++)
+			scale_set(&m, i, 0.5f);
+		for (int64_t n = 0; n < N; n++)
+			for (int64_t k = 0; k < K; k++)
+				one_set(&m, n, k);
+		for (int64_t n = 0; n < N; n += 2) { /* the even rows are bad */
+			if (format == PLUMB_NVFP4)
+				memset(m.scale + n * groups, 0x7f, (size_t)groups);
+			else if (format == PLUMB_FP8_ROW)
+				scale_set(&m, n, NAN);
+			memset(m.data + (size_t)n * row_bytes, 0xff, row_bytes);
+		}
+		for (int64_t i = 0; format == PLUMB_FP8_BLOCK && N > 128 && i < blocks; i++)
+			scale_set(&m, blocks + i, NAN); /* and so are all from 128 on */
+		for (int64_t k = 0; k < K; k++)
+			x[k] = 1.0f;
+		for (int d = -1; d < DEVICES; d++) {
+			multiply(d, &m, x, y);
+			for (int64_t n = 0; n < N; n++) {
+				bool bad = n % 2 == 0 || (format == PLUMB_FP8_BLOCK && n >= 128);
+				float want = bad ? NAN : (float)K * element(&m.w, n, 0);
+				ck_assert_msg(same(y[n], want), "%s, K %lld, device %d: row %lld is %g, not %g",
+					plumb_format_name(format), (long long)K, d, (long long)n, (double)y[n], (double)want);
+			}
+		}
+		free(x);
+		free(m.block);
+	}
+}
+END_TEST
+
+/* ---- refusals ---- */
+
+/* Every vector of every op, in every format that no kernel reads it in. */
+START_TEST(vectors_refuse)
+{
+	char want[256];
+	int told = 0;
+
+	for (int op = 0; op < PLUMB_OP_COUNT; op++)
+		for (int i = 0; i < plumb_ops[op].operands; i++)
+			for (int f = PLUMB_PLAIN_FORMATS; op_is_vector(&plumb_ops[op].operand[i]) && f < PLUMB_FORMAT_COUNT; f++) {
+				struct op_case *c = op_case_new((enum plumb_op)op, 3, NULL);
+				struct op_operand *o = &c->operand[i];
+				enum plumb_format before = o->weight->format;
+
+				o->weight->format = (enum plumb_format)f;
+				o->weight->scale = o->memory.data;
+				c->env.device = device[FIRST];
+				int status = plumb_device_set(device[FIRST])->op[op](&c->env, c->args);
+				snprintf(want, sizeof want, "%s: %s is stored as %s, expected f32, f16 or bf16", plumb_ops[op].name,
+					o->info->name, plumb_format_name((enum plumb_format)f));
+				ck_assert_msg(status == PLUMB_BAD_INPUT, "%s: %d", want, status);
+				ck_assert_str_eq(c->error.text, want);
+				o->weight->format = before;
+				told++;
+				ck_assert_int_eq(plumb_device_forget(device[FIRST], &err), PLUMB_OK);
+				op_case_free(c);
+			}
+	ck_assert_int_eq(told, 4 * 13); /* 13 vectors in the table of ops */
+}
+END_TEST
+
+/* A format that comes without what it needs: by op and operand. */
+START_TEST(matrices_refuse)
+{
+	struct op_case_options options = {.policy = -1, .format = PLUMB_FP8_BLOCK, .traces = -1};
+	struct op_case *c = op_case_new(PLUMB_LM_HEAD, 3, &options);
+	struct plumb_weight *w = op_case_operand(c, "w")->weight, good = *w;
+	plumb_op_fn *fn = plumb_device_set(device[FIRST])->op[PLUMB_LM_HEAD];
+
+	c->env.device = device[FIRST];
+	w->scale = NULL;
+	ck_assert_int_eq(fn(&c->env, c->args), PLUMB_BAD_INPUT);
+	ck_assert_str_eq(c->error.text, "lm_head: w is stored as fp8_block but has no scales");
+	*w = good;
+	w->scale_format = PLUMB_F16;
+	ck_assert_int_eq(fn(&c->env, c->args), PLUMB_BAD_INPUT);
+	ck_assert_str_eq(c->error.text, "lm_head: w is stored as fp8_block with scales as f16, expected f32 or bf16");
+	*w = good;
+	op_case_free(c);
+
+	options.format = PLUMB_FP8_ROW;
+	struct plumb_config cfg = sizes(PLUMB_MOE_DOWN, false);
+	options.cfg = &cfg;
+	c = op_case_new(PLUMB_MOE_DOWN, 3, &options);
+	w = op_case_operand(c, "down")->weight;
+	fn = plumb_device_set(device[FIRST])->op[PLUMB_MOE_DOWN];
+	c->env.device = device[FIRST];
+	good = w[1];
+	w[1].scale = NULL;
+	ck_assert_int_eq(fn(&c->env, c->args), PLUMB_BAD_INPUT);
+	ck_assert_str_eq(c->error.text, "matrix 1 of a bank has no scales, matrix 0 has some");
+	w[1] = good;
+	w[1].scale_format = good.scale_format == PLUMB_F32 ? PLUMB_BF16 : PLUMB_F32;
+	ck_assert_int_eq(fn(&c->env, c->args), PLUMB_BAD_INPUT);
+	ck_assert_msg(strstr(c->error.text, "matrix 1 of a bank has scales stored as") != NULL, "%s", c->error.text);
+	w[1] = good;
+	ck_assert_int_eq(plumb_device_forget(device[FIRST], &err), PLUMB_OK);
+	op_case_free(c);
+}
+END_TEST
+
+/* ---- copies ---- */
+
+/* Codes, scales and the global scale that change in place are seen at the next call. */
+START_TEST(changes_arrive)
+{
+	enum plumb_op op = _i % 2 ? PLUMB_MOE_DOWN : PLUMB_LM_HEAD;
+	enum plumb_format format = (enum plumb_format)(PLUMB_FP8_ROW + _i / 2);
+	struct plumb_config cfg = sizes(op, true);
+	struct op_case *c = case_new(op, format, &cfg, 2, 5);
+	struct op_operand *o = op_case_operand(c, op == PLUMB_MOE_DOWN ? "down" : "w");
+	char text[OP_CASE_TEXT];
+
+	for (int change = 0; change < 4; change++) {
+		struct plumb_weight *w = &o->weight[o->matrices - 1];
+		if (change == 1)
+			*bytes_of(&o->memory, (const unsigned char *)w->data + plumb_weight_data_bytes(w) / 2) ^= 0x11;
+		else if (change == 2 && w->scale) /* the exponent of every second scale */
+			for (size_t i = 0; i < plumb_weight_scale_bytes(w); i++)
+				bytes_of(&o->scale, w->scale)[i] ^= format != PLUMB_NVFP4 && i % 4 != 3 ? 0 : 8;
+		else if (change == 3)
+			w->global = -w->global;
+		op_case_seal(c);
+		for (int d = 0; d < DEVICES; d++)
+			ck_assert_msg(op_case_agree(c, NULL, &device[d], 1, text), "change %d: %s", change, text);
+	}
+	for (int d = 0; d < DEVICES; d++)
+		ck_assert_int_eq(plumb_device_forget(device[d], &err), PLUMB_OK);
+	op_case_free(c);
+}
+END_TEST
+
+int main(void)
+{
+	int status = open_devices();
+	if (status != PLUMB_OK)
+		return status == PLUMB_NO_DEVICE ? 77 : EXIT_FAILURE;
+	Suite *suite = suite_create("formats");
+	TCase *cases = tcase_create("formats");
+	tcase_set_timeout(cases, 300);
+	tcase_add_loop_test(cases, coordinates, 0, 2 * PLUMB_FORMAT_COUNT);
+	tcase_add_loop_test(cases, coordinates_tell, 0, 2 * PLUMB_FORMAT_COUNT);
+	tcase_add_loop_test(cases, ones_count, 0, PLUMB_FORMAT_COUNT);
+	tcase_add_loop_test(cases, every_code, 0, 2 * (PLUMB_FORMAT_COUNT - PLUMB_PLAIN_FORMATS));
+	tcase_add_loop_test(cases, every_group_scale, 0, 2);
+	tcase_add_loop_test(cases, neighbours_stay_out, 0, 2 * PLUMB_FORMAT_COUNT);
+	tcase_add_test(cases, vectors_refuse);
+	tcase_add_test(cases, matrices_refuse);
+	tcase_add_loop_test(cases, changes_arrive, 0, 2 * (PLUMB_FORMAT_COUNT - PLUMB_PLAIN_FORMATS));
+	suite_add_tcase(suite, cases);
+	SRunner *runner = srunner_create(suite);
+	srunner_set_fork_status(runner, CK_NOFORK); /* the devices keep their stacks from case to case; CUDA survives no fork */
+	srunner_run_all(runner, CK_NORMAL);
+	int failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	for (int i = 0; i < DEVICES; i++)
+		plumb_device_close(device[i]);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
