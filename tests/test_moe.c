@@ -572,6 +572,9 @@ START_TEST(ids_out_of_range_show)
 		ck_assert(isnan(floats(up, "hidden")[i]) == (i / s.F == 1));
 	for (int64_t i = 0; i < 2 * s.Fs; i++)
 		ck_assert(!isnan(floats(up, "shared_hidden")[i]));
+	ck_assert_int_eq(moe_gate_up_ref(&up->env, up->args), PLUMB_OK); /* the oracle says the same */
+	for (int64_t i = 0; i < 2 * s.A * s.F; i++)
+		ck_assert(isnan(floats(up, "hidden")[i]) == (i / s.F == 1));
 	((int32_t *)op_case_data(down, "expert"))[4] = wrong[_i]; /* token 1 */
 	agree(down);
 	for (int64_t i = 0; i < 2 * s.D; i++) {
@@ -579,6 +582,9 @@ START_TEST(ids_out_of_range_show)
 		ck_assert(isnan(floats(down, "routed")[i]) == (i >= s.D));
 		ck_assert(!isnan(floats(down, "shared")[i]));
 	}
+	ck_assert_int_eq(moe_down_ref(&down->env, down->args), PLUMB_OK);
+	for (int64_t i = 0; i < 2 * s.D; i++)
+		ck_assert(isnan(floats(down, "y")[i]) == (i >= s.D));
 	op_case_free(up);
 	op_case_free(down);
 }
