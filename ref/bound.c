@@ -124,6 +124,7 @@ void plumb_bound_begin(struct plumb_bound_result *result, enum plumb_op op)
 struct cluster {
 	double sum[2][2]; /* as struct plumb_bound_stat has them */
 	int64_t elements;
+	double last; /* exact value of the element before; NaN: none */
 	bool narrow; /* stored as bf16 */
 };
 
@@ -163,7 +164,10 @@ static void add_element(
 	               : b.error > 0.0                          ? fabs(error) / allowed
 	                                                        : HUGE_VAL;
 	worst(s, ratio, index, candidate, b);
-	if (b.spread > 0.0) {
+	/* a value that repeats the one before it (equal weights of tied experts) rounds the same way again: no new evidence */
+	bool repeats = b.value == c->last;
+	c->last = b.value;
+	if (b.spread > 0.0 && !repeats) {
 		double r = error / b.spread, stored = (double)(c->narrow ? plumb_round_bf16(rounded) : rounded);
 		/* stored as bf16, a drift of parts of a binary32 ulp moves one value in thousands, by a whole step:
 		 * noise */
@@ -212,7 +216,7 @@ int plumb_bound_add(struct plumb_bound_result *result, const struct plumb_env *e
 	for (int i = 0; i < info->operands; i++) {
 		const struct plumb_operand *o = &info->operand[i];
 		struct plumb_bound_stat *s = &result->operand[i];
-		struct cluster cluster = {.narrow = env->policy == PLUMB_POLICY_BF16 && !set->wide[i]};
+		struct cluster cluster = {.last = (double)NAN, .narrow = env->policy == PLUMB_POLICY_BF16 && !set->wide[i]};
 		float *row = NULL;
 		if (!set->ball[i])
 			continue;
