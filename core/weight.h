@@ -39,7 +39,8 @@ struct plumb_weight {
 	int64_t rows, cols; /* (N, K); a vector is (1, n) */
 	const void *data;   /* row-major, no padding, little-endian; aligned to one value, no more: rows may start anywhere.
 	                       A row of nvfp4 is ceil(K/2) bytes */
-	const void *scale;  /* fp8 row: (N); fp8 block: (ceil(N/128), ceil(K/128)); nvfp4: (N, ceil(K/16)) E4M3 bytes; else NULL */
+	const void *scale;  /* fp8 row: (N); fp8 block: (ceil(N/128), ceil(K/128)); nvfp4: (N, ceil(K/16)) E4M3 bytes;
+	                       else NULL */
 	enum plumb_format scale_format; /* of fp8 row and block scales: f32 or bf16 */
 	float global;       /* fp8 table and nvfp4: the scale of the whole matrix */
 };
