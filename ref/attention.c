@@ -9,6 +9,7 @@
 #include "ref/ref.h"
 #include "ref/rotate.h"
 #include "ref/round.h"
+#include "ref/selected.h"
 
 int attn_in_proj_ref(const struct plumb_env *env, const void *args)
 {
@@ -72,18 +73,6 @@ int attn_qk_rope_ref(const struct plumb_env *env, const void *args)
 	return status;
 }
 
-/* A(p): tokens of the selected blocks and the tail, ascending. list: (count*B + B). Returns their number. */
-static int64_t selected_tokens(const struct plumb_config *cfg, int64_t p, const int32_t *block, int32_t count, int64_t *list)
-{
-	int64_t B = cfg->block_tokens, n = 0;
-	for (int32_t i = 0; i < count; i++)
-		for (int64_t j = 0; j < B; j++)
-			list[n++] = block[i] * B + j;
-	for (int64_t j = (p + 1) / B * B; j <= p; j++)
-		list[n++] = j;
-	return n;
-}
-
 /* One query head: q (Dh); kv head hk of every listed row; s, row: scratch; o (Dh). */
 static void attend(const struct plumb_env *env, const struct plumb_attn_decode *a, const float *q, int64_t hk,
 	const int64_t *list, int64_t n, double *s, float *row, double *acc, float *o)
@@ -140,7 +129,7 @@ int attn_decode_ref(const struct plumb_env *env, const void *args)
 			if (failed)
 				continue;
 			int64_t n = selected_tokens(
-				cfg, *a->position + t, a->block + t * cfg->block_budget, a->count[t], list);
+				cfg->block_tokens, *a->position + t, a->block + t * cfg->block_budget, a->count[t], list);
 			attend(env, a, a->q + th * Dh, h / (Hq / Hkv), list, n, s, row, acc, a->o + th * Dh);
 		}
 		free(list);

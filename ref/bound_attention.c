@@ -7,6 +7,7 @@
 #include "ref/bound_ball.h"
 #include "ref/bound_parts.h"
 #include "ref/linear.h"
+#include "ref/selected.h"
 
 int attn_in_proj_bound(const struct plumb_env *env, const void *before, const void *args, struct plumb_bound_set *set)
 {
@@ -70,18 +71,6 @@ int attn_qk_rope_bound(const struct plumb_env *env, const void *before, const vo
 	free(k_norm);
 	free(tmp);
 	return status;
-}
-
-/* A(p): tokens of the selected blocks and the tail, ascending. list: (count*B + B). Returns their number. */
-static int64_t selected_tokens(int64_t B, int64_t p, const int32_t *block, int32_t count, int64_t *list)
-{
-	int64_t n = 0;
-	for (int32_t i = 0; i < count; i++)
-		for (int64_t j = 0; j < B; j++)
-			list[n++] = block[i] * B + j;
-	for (int64_t j = (p + 1) / B * B; j <= p; j++)
-		list[n++] = j;
-	return n;
 }
 
 /* Depth of the weighted sum of n values: serial in chunks, then the chunks. */

@@ -42,12 +42,15 @@ static float next_bf16(float x, float y)
 	return plumb_bits_f32((x > 0.0f) == (y > x) ? bits + step : bits - step);
 }
 
-static double rms(const float *x, int64_t n)
+void check_boundary_begin(const struct check_run *run, struct check_item *item)
 {
+	const struct plumb_golden_tensor *g = &item->golden;
 	double sum = 0.0;
-	for (int64_t i = 0; i < n; i++)
-		sum += (double)x[i] * (double)x[i];
-	return n ? sqrt(sum / (double)n) : 0.0;
+	if (!active(run) || !g->f32)
+		return;
+	for (int64_t i = 0; i < g->count; i++)
+		sum += (double)g->f32[i] * (double)g->f32[i];
+	item->boundary.slack = g->count ? CHECK_SLACK * sqrt(sum / (double)g->count) : 0.0;
 }
 
 /* Whether golden is the rounding of something within slack of exact: rounding is monotone, so two roundings tell. */
@@ -80,7 +83,6 @@ int check_boundary_rows(struct check_run *run, const struct plumb_call *call, st
 	/* ids have no rounding; a second gather would advance the history */
 	if (!active(run) || call->op == PLUMB_PLE_EMBED || call->op == PLUMB_EMBED)
 		return PLUMB_OK;
-	item->boundary.slack = CHECK_SLACK * rms(item->golden.f32, item->golden.count);
 	for (int64_t i = 0; i < count; i++) {
 		if (ours[i] == golden[i])
 			continue;
@@ -96,7 +98,6 @@ void check_boundary_cache(
 {
 	if (!active(run))
 		return;
-	item->boundary.slack = CHECK_SLACK * rms(item->golden.f32, item->golden.count);
 	/* a cache shows rounded values only; the unrounded one lies at most half a step away, on golden's side if it is next
 	 * to the boundary */
 	for (int64_t i = 0; i < count; i++)

@@ -42,6 +42,7 @@ int check_force(struct check_run *run, const struct plumb_call *call);
 
 /* tools/check_boundary.c: under policy bf16, why elements differ. before() takes copies of the state. */
 int check_boundary_before(struct check_run *run, const struct plumb_call *call);
+void check_boundary_begin(const struct check_run *run, struct check_item *item); /* its golden tensor is loaded */
 int check_boundary_rows(struct check_run *run, const struct plumb_call *call, struct check_item *item, const float *ours,
 	const float *golden, int64_t first, int64_t count);
 void check_boundary_cache(struct check_run *run, struct check_item *item, const float *ours, const float *golden,

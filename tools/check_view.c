@@ -124,6 +124,7 @@ int check_load(struct check_run *run, struct check_item *item)
 	memcpy(item->dim, item->golden.dim, sizeof item->dim);
 	plumb_compare_begin(&item->cmp, item->golden.count);
 	plumb_compare_int_begin(&item->ints, item->golden.count);
+	check_boundary_begin(run, item);
 	return status;
 }
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "core/math32.h"
+#include "ref/selected.h"
 #include "ref/twin/rotate.h"
 #include "ref/twin/twin.h"
 
@@ -51,18 +52,6 @@ int attn_qk_rope_twin(const struct plumb_env *env, const void *args)
 	free(unseen);
 	free(key);
 	return status;
-}
-
-/* A(p): tokens of the selected blocks and the tail, ascending. list: (count*B + B). Returns their number. */
-static int64_t selected_tokens(int64_t B, int64_t p, const int32_t *block, int32_t count, int64_t *list)
-{
-	int64_t n = 0;
-	for (int32_t i = 0; i < count; i++)
-		for (int64_t j = 0; j < B; j++)
-			list[n++] = block[i] * B + j;
-	for (int64_t j = (p + 1) / B * B; j <= p; j++)
-		list[n++] = j;
-	return n;
 }
 
 /* Scratch of one thread, for lists of up to `most` tokens. */
