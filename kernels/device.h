@@ -153,7 +153,9 @@ static __device__ __forceinline__ uint2 plumb_load_stream(const uint2 *p)
 static __device__ __forceinline__ uint32_t plumb_load_stream(const uint32_t *p)
 {
 	uint32_t v;
-	asm volatile("ld.global.nc.L1::no_allocate.L2::256B.u32 %0, [%1];" : "=r"(v) : "l"(__cvta_generic_to_global(p)));
+	asm volatile("ld.global.nc.L1::no_allocate.L2::256B.u32 %0, [%1];"
+	             : "=r"(v)
+	             : "l"(__cvta_generic_to_global(p)));
 	return v;
 }
 

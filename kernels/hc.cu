@@ -53,7 +53,7 @@ static __global__ void __launch_bounds__(32 * DOWN_WARPS) hc_down_kernel(struct 
 	const int64_t n = is_down ? row : row - a.low_rank;
 
 	if (row < rows) {
-		struct plumb_matrix m; /* member by member: a choice between two structs would put both in local memory */
+		struct plumb_matrix m; /* by member: a choice between the structs would put both in local memory */
 		m.data = is_down ? a.down.data : a.inject.data;
 		m.scale = is_down ? a.down.scale : a.inject.scale;
 		m.global = is_down ? a.down.global : a.inject.global;

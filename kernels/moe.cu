@@ -52,7 +52,8 @@ PLUMB_UNROLL
 PLUMB_UNROLL
 			for (int j = 0; j < PER_LANE; j++)
 				if (k + j < k1)
-					acc[r][j] = fmaf(plumb_row_value<Format>(row[r], k + j, scale), x[k + j], acc[r][j]);
+					acc[r][j] = fmaf(
+						plumb_row_value<Format>(row[r], k + j, scale), x[k + j], acc[r][j]);
 		}
 }
 
@@ -71,8 +72,8 @@ PLUMB_UNROLL
 	rows_products<Format, Rows>(row, wide, x, k0, k1, acc);
 }
 
-/* One piece of split(pieces, 256) of a row n[r] of each matrix, all of one format, times x, by one warp; all lanes get the
- * sums. */
+/* One piece of split(pieces, 256) of a row n[r] of each matrix, all of one format, times x, by one warp; all lanes get
+ * the sums. */
 template <int Rows>
 static __device__ __forceinline__ void rows_piece(const struct plumb_matrix (&m)[Rows], const int64_t (&n)[Rows],
 	int64_t cols, const float *x, int piece, int pieces, float (&sum)[Rows])

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* One stored matrix row times a binary32 vector, strided(256): the inner loop of every projection. Device code only.
  *
- * A lane takes 8 neighbouring columns a step: one load of 16 bytes of 16-bit weights, 8 of FP8 or 4 of NVFP4, or two of 16
- * of binary32. A row whose address does not allow that takes the same columns one by one, in the same order, so both paths
- * give the same bits. */
+ * A lane takes 8 neighbouring columns a step: one load of 16 bytes of 16-bit weights, 8 of FP8 or 4 of NVFP4, or two of
+ * 16 of binary32. A row whose address does not allow that takes the same columns one by one, in the same order, so both
+ * paths give the same bits. */
 #ifndef PLUMB_KERNELS_ROW_H
 #define PLUMB_KERNELS_ROW_H
 
@@ -18,8 +18,8 @@ static __device__ __forceinline__ bool plumb_rows_aligned(int format, const void
 	return (reinterpret_cast<uintptr_t>(data) | static_cast<uintptr_t>(bytes)) % 16 == 0;
 }
 
-/* Add columns k0 <= k < k1 of the row to the lane's accumulators; k0 is a multiple of 256. X: pointer to float. Only the last
- * group of 8 can be cut; its columns are asked for one by one, by constant index, so that acc stays in registers. */
+/* Add columns k0 <= k < k1 of the row to the lane's accumulators; k0 is a multiple of 256. X: pointer to float. Only
+ * the last group of 8 can be cut; its columns are asked for one by one, by constant index: acc stays in registers. */
 template <int Format, typename X>
 static __device__ __forceinline__ void plumb_row_products(
 	const struct plumb_row &row, X x, int64_t k0, int64_t k1, float (&acc)[PLUMB_ROW_PER_LANE])

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Values of a stored matrix, as core/weight.h defines them: one, or a lane's 8 neighbouring columns with one load. Device
- * code only.
+/* Values of a stored matrix, as core/weight.h defines them: one, or a lane's 8 neighbouring columns with one load.
+ * Device code only.
  *
- * 8 columns from a multiple of 8 on lie in one group of 16 and in one block of 128, so they share one scale: it is looked
- * up, and for nvfp4 multiplied by the matrix's, once for the 8. Every weight is still a product of its own, rounded to
- * binary32: what the reference decodes. */
+ * 8 columns from a multiple of 8 on lie in one group of 16 and in one block of 128, so they share one scale: it is
+ * looked up, and for nvfp4 multiplied by the matrix's, once for the 8. Every weight is still a product of its own,
+ * rounded to binary32: what the reference decodes. */
 #ifndef PLUMB_KERNELS_VALUE_H
 #define PLUMB_KERNELS_VALUE_H
 
@@ -30,7 +30,11 @@ enum { PLUMB_COLUMNS = 8 }; /* of a load */
 /* Bytes of 8 columns. */
 static __device__ __forceinline__ int plumb_columns_bytes(int format)
 {
-	return format == PLUMB_F32 ? 32 : format == PLUMB_F16 || format == PLUMB_BF16 ? 16 : format == PLUMB_NVFP4 ? 4 : 8;
+	if (format == PLUMB_F32)
+		return 32;
+	if (format == PLUMB_F16 || format == PLUMB_BF16)
+		return 16;
+	return format == PLUMB_NVFP4 ? 4 : 8;
 }
 
 /* Row n of a matrix. Members that a format does not use cost nothing: Format is known at compile time. */
@@ -106,9 +110,9 @@ static __device__ __forceinline__ float plumb_e4m3_value(uint8_t code)
 	return w[0];
 }
 
-/* Eight e2m1 codes, the first in the lowest bits. A byte permutation is a table of eight entries that takes four codes at
- * once: one gives the upper bytes of the magnitudes 0 0.5 1 1.5 2 3 4 6 as bf16, one the lower bytes. (An integer to float
- * conversion for each, as in core/numeric.h, runs at a quarter of the rate and would cost more than the loads.) */
+/* Eight e2m1 codes, the first in the lowest bits. A byte permutation is a table of eight entries that takes four codes
+ * at once: one gives the upper bytes of the magnitudes 0 0.5 1 1.5 2 3 4 6 as bf16, one the lower bytes. (An integer to
+ * float conversion for each, as in core/numeric.h, runs at a quarter of the rate.) */
 static __device__ __forceinline__ void plumb_e2m1_values(uint32_t codes, float (&w)[PLUMB_COLUMNS])
 {
 	const uint32_t index = codes & 0x77777777u;
@@ -189,7 +193,8 @@ static __device__ __forceinline__ float plumb_row_value(const struct plumb_row &
 
 /* Columns k .. k + 7 of a row for which plumb_row_aligned holds; k is a multiple of 8. */
 template <int Format>
-static __device__ __forceinline__ void plumb_row_load8(const struct plumb_row &row, int64_t k, float (&w)[PLUMB_COLUMNS])
+static __device__ __forceinline__ void plumb_row_load8(
+	const struct plumb_row &row, int64_t k, float (&w)[PLUMB_COLUMNS])
 {
 	if (Format == PLUMB_F32 || Format == PLUMB_F16 || Format == PLUMB_BF16) {
 		plumb_load8(Format, row.data, k, w);

@@ -414,8 +414,8 @@ static int bank_refused(const struct plumb_env *env, const struct plumb_weight *
 				"kernel reads them all, so they must be alike",
 				(long long)i, plumb_format_name(bank[i].format), plumb_format_name(bank[0].format));
 		if (!bank[i].scale && bank[0].scale)
-			return plumb_fail(err, PLUMB_BAD_INPUT, "matrix %lld of a bank has no scales, matrix 0 has some",
-				(long long)i);
+			return plumb_fail(err, PLUMB_BAD_INPUT,
+				"matrix %lld of a bank has no scales, matrix 0 has some", (long long)i);
 		if (bank[i].scale && bank[i].scale_format != bank[0].scale_format)
 			return plumb_fail(err, PLUMB_BAD_INPUT,
 				"matrix %lld of a bank has scales stored as %s, matrix 0 as %s", (long long)i,

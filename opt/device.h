@@ -80,9 +80,9 @@ void *plumb_device_scratch(const struct plumb_env *env, int slot, size_t bytes);
 uint32_t *plumb_device_counters(const struct plumb_env *env, size_t count);
 
 /* Pointers to the data and the scales of a bank of matrices, and their global scales, as arrays on the device, and the
- * format and shape they share: made at the first call, kept by the address of the bank. Errors: PLUMB_BAD_INPUT when the
- * matrices of the bank differ in format, in that of their scales, or in columns (their rows may differ in the last), or
- * lack scales that their format needs. */
+ * format and shape they share: made at the first call, kept by the address of the bank. Errors: PLUMB_BAD_INPUT when
+ * the matrices of the bank differ in format, in that of their scales, or in columns (their rows may differ in the
+ * last), or lack scales that their format needs. */
 struct plumb_device_bank {
 	struct plumb_matrix_bank matrices; /* arrays of count on the device */
 	int64_t rows, cols;

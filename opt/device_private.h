@@ -50,7 +50,7 @@ struct plumb_scratch {
 	size_t asked;  /* most bytes asked for in this op; 0: not yet */
 };
 
-/* A bank's arrays, and what they were made from: data (count) pointers | scale (count) pointers | global (count) floats. */
+/* A bank's arrays, and what they were made from: count pointers to data | count pointers to scales | count floats. */
 struct plumb_bank_pointers {
 	const struct plumb_weight *bank;
 	int64_t count;

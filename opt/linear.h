@@ -13,8 +13,8 @@ struct linear_part {
 	const char *what;
 };
 
-/* y[t] = rne(w . x[t]) of up to four matrices of the same columns and of any formats; x (T, K). One launch a token. Rows split(S, 256) with
- * the rows of all parts. */
+/* y[t] = rne(w . x[t]) of up to four matrices of the same columns and of any formats; x (T, K). One launch a token.
+ * Rows split(S, 256) with the rows of all parts. */
 int linear_opt(const struct plumb_env *env, const float *x, int64_t T, const struct linear_part *part, int parts);
 
 #endif

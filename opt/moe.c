@@ -23,7 +23,8 @@ int moe_router_opt(const struct plumb_env *env, const void *args)
 	const struct plumb_config *c = env->cfg;
 	int64_t E = c->experts, A = c->experts_per_token, D = c->hidden;
 	struct plumb_moe_router_launch m = {
-		.gate = plumb_matrix_of(a->gate), .shared_gate = plumb_matrix_of(a->shared_gate), .cols = D, .experts = (int32_t)E,
+		.gate = plumb_matrix_of(a->gate), .shared_gate = plumb_matrix_of(a->shared_gate),
+		.cols = D, .experts = (int32_t)E,
 		.chosen = (int32_t)A, .pieces = plumb_split_count(E + 1, D), .norm_topk = c->norm_topk,
 		.bf16 = env->policy == PLUMB_POLICY_BF16,
 	};
@@ -64,7 +65,8 @@ int moe_gate_up_opt(const struct plumb_env *env, const void *args)
 	const struct plumb_config *c = env->cfg;
 	int64_t A = c->experts_per_token, D = c->hidden, F = c->expert_inner, Fs = c->shared_inner, units = A * F + Fs;
 	struct plumb_moe_gate_up_launch m = {
-		.shared_gate = plumb_matrix_of(a->shared_gate), .shared_up = plumb_matrix_of(a->shared_up), .cols = D, .inner = F,
+		.shared_gate = plumb_matrix_of(a->shared_gate), .shared_up = plumb_matrix_of(a->shared_up),
+		.cols = D, .inner = F,
 		.shared_inner = Fs, .experts = (int32_t)c->experts, .chosen = (int32_t)A,
 		.pieces = plumb_split_count(2 * units, D), .bf16 = env->policy == PLUMB_POLICY_BF16,
 	};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Every op of the table in every implementation, with random configs and data. What a failing line begins with replays
- * it: PLUMB_OP_CASE=moe_down:17 test_ops, or moe_down:1401:fp8_block where it names a format. PLUMB_OP_SEEDS sets how many seeds an op gets; with PLUMB_OP_RACE set all of
- * them also go through the race check. */
+ * it: PLUMB_OP_CASE=moe_down:17 test_ops, or moe_down:1401:fp8_block where it names a format. PLUMB_OP_SEEDS sets how
+ * many seeds an op gets; with PLUMB_OP_RACE set all of them also go through the race check. */
 #include <check.h>
 #include <math.h>
 #include <stdio.h>
@@ -296,7 +296,9 @@ static int misread(const struct plumb_env *env, const struct plumb_lm_head *a, e
 	struct plumb_weight w = *a->w;
 	struct plumb_lm_head other = *a;
 	size_t bytes = plumb_weight_data_bytes(&w);
-	size_t columns = w.format == PLUMB_NVFP4 ? PLUMB_NVFP4_GROUP : w.format == PLUMB_FP8_BLOCK ? PLUMB_FP8_BLOCK_SIZE : 0;
+	size_t columns = w.format == PLUMB_NVFP4     ? PLUMB_NVFP4_GROUP
+		       : w.format == PLUMB_FP8_BLOCK ? PLUMB_FP8_BLOCK_SIZE
+						     : 0;
 	unsigned char *data = malloc(bytes), *scale = NULL;
 	int status;
 
@@ -400,7 +402,7 @@ START_TEST(faults_are_told)
 	char text[OP_CASE_TEXT];
 	struct op_case_options options = {.policy = -1, .format = faults[_i].format, .traces = -1};
 	struct plumb_config cfg;
-	if (faults[_i].op == PLUMB_LM_HEAD) { /* more than one block of rows and of columns, and different numbers of them */
+	if (faults[_i].op == PLUMB_LM_HEAD) { /* two blocks of rows, three of columns */
 		struct op_random r = {1};
 		op_config_random(&r, PLUMB_LM_HEAD, &cfg);
 		cfg.hidden = 270;

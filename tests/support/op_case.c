@@ -74,12 +74,14 @@ static void choose_formats(struct op_case *c, const struct op_operand *o, int fo
 {
 	int choices = op_is_vector(o->info) ? PLUMB_PLAIN_FORMATS : PLUMB_FORMAT_COUNT;
 
-	w->format = (enum plumb_format)(format >= 0 && format < choices ? format : op_random_below(&c->random, choices));
+	if (format < 0 || format >= choices)
+		format = (int)op_random_below(&c->random, choices);
+	w->format = (enum plumb_format)format;
 	if (w->format == PLUMB_FP8_ROW || w->format == PLUMB_FP8_BLOCK)
 		w->scale_format = op_random_below(&c->random, 2) ? PLUMB_BF16 : PLUMB_F32;
 }
 
-/* Where the next of some arrays lies, *at bytes on: a gap or none, and often an address where wide loads are possible. */
+/* Where the next of some arrays lies, *at bytes on: a gap or none; often an address where wide loads are possible. */
 static size_t place_next(struct op_case *c, size_t unit, size_t bytes, size_t *at)
 {
 	size_t start = *at + unit * (size_t)(op_random_below(&c->random, 2) ? op_random_below(&c->random, 9) : 0);

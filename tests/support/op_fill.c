@@ -273,7 +273,8 @@ static void fill_quantised(struct op_case *c, const struct op_operand *o, struct
 	enum scales pattern = (enum scales)op_random_below(&c->random, SCALES);
 	float code_peak = w->format == PLUMB_NVFP4 ? 6.0f : 448.0f;
 
-	for (size_t i = 0; i < bytes; i++) /* the last half byte of an odd row of nvfp4 too: it must count for nothing */
+	/* the last half byte of an odd row of nvfp4 too: it must count for nothing */
+	for (size_t i = 0; i < bytes; i++)
 		data[i] = w->format == PLUMB_NVFP4 ? (uint8_t)op_random_below(&c->random, 256) : random_e4m3(c);
 	/* each matrix its own; the codes of nvfp4's group scales use it: 2^4 .. 2^8 of their 448 */
 	w->global = scale_value(c, MANY, 0, code_peak, largest);
