@@ -115,3 +115,22 @@ int plumb_ngram_constants(const struct plumb_config *cfg, int q, struct plumb_ng
 	out->rows = (total + cfg->ngram_row_multiple - 1) / cfg->ngram_row_multiple * cfg->ngram_row_multiple;
 	return PLUMB_OK;
 }
+
+void plumb_ngram_rows(const struct plumb_config *cfg, const struct plumb_ngram *g, const int64_t *id, int64_t *row)
+{
+	int64_t u = id[0] * g->multiplier[0];
+	int cut = 0; /* an EOS was met on the way back: everything before it counts as EOS */
+
+	for (int n = 2; n <= cfg->ngram; n++) {
+		int64_t c = id[n - 1];
+		if (cut || c == cfg->eos) {
+			cut = 1;
+			c = cfg->eos;
+		}
+		u ^= c * g->multiplier[n - 1];
+		for (int j = 0; j < cfg->heads_per_ngram; j++) {
+			int h = (n - 2) * cfg->heads_per_ngram + j;
+			row[h] = u % g->prime[h] + g->offset[h];
+		}
+	}
+}

@@ -22,7 +22,7 @@
 
 static const struct plumb_operand embed_operands[] = {
 	OPERAND(embed, token, IN, I32, "T", ),
-	OPERAND(embed, table, WEIGHT, WEIGHT, "V D", ),
+	OPERAND(embed, table, WEIGHT, WEIGHT, "V D", .part = PLUMB_PART_ROWS, .chosen_by = "token"),
 	OPERAND(embed, residual, OUT, F32, "T S D", ),
 };
 
@@ -30,7 +30,8 @@ static const struct plumb_operand ple_embed_operands[] = {
 	OPERAND(ple_embed, token, IN, I32, "T", ),
 	OPERAND(ple_embed, history, STATE, I64, "G-1", ),
 	OPERAND(ple_embed, ngram, CONSTANT, NGRAM, "Hg", ),
-	OPERAND(ple_embed, table, WEIGHT, BANK, "n n De/Hg", .count = offsetof(struct plumb_ple_embed, shards)),
+	OPERAND(ple_embed, table, WEIGHT, BANK, "n n De/Hg", .count = offsetof(struct plumb_ple_embed, shards),
+		.part = PLUMB_PART_HASHED),
 	OPERAND(ple_embed, row, OUT, I64, "T Hg", ),
 	OPERAND(ple_embed, embedding, OUT, F32, "T De", ),
 };
@@ -213,8 +214,8 @@ static const struct plumb_operand moe_router_operands[] = {
 static const struct plumb_operand moe_gate_up_operands[] = {
 	OPERAND(moe_gate_up, x, IN, F32, "T D", ),
 	OPERAND(moe_gate_up, expert, IN, I32, "T A", ),
-	OPERAND(moe_gate_up, gate, WEIGHT, BANK, "E F D", ),
-	OPERAND(moe_gate_up, up, WEIGHT, BANK, "E F D", ),
+	OPERAND(moe_gate_up, gate, WEIGHT, BANK, "E F D", .part = PLUMB_PART_MATRICES, .chosen_by = "expert"),
+	OPERAND(moe_gate_up, up, WEIGHT, BANK, "E F D", .part = PLUMB_PART_MATRICES, .chosen_by = "expert"),
 	OPERAND(moe_gate_up, shared_gate, WEIGHT, WEIGHT, "Fs D", ),
 	OPERAND(moe_gate_up, shared_up, WEIGHT, WEIGHT, "Fs D", ),
 	OPERAND(moe_gate_up, hidden, OUT, F32, "T A F", ),
@@ -227,7 +228,7 @@ static const struct plumb_operand moe_down_operands[] = {
 	OPERAND(moe_down, expert, IN, I32, "T A", ),
 	OPERAND(moe_down, weight, IN, F32, "T A", ),
 	OPERAND(moe_down, shared_weight, IN, F32, "T", ),
-	OPERAND(moe_down, down, WEIGHT, BANK, "E D F", ),
+	OPERAND(moe_down, down, WEIGHT, BANK, "E D F", .part = PLUMB_PART_MATRICES, .chosen_by = "expert"),
 	OPERAND(moe_down, shared_down, WEIGHT, WEIGHT, "D Fs", ),
 	OPERAND(moe_down, y, OUT, F32, "T D", ),
 	OPERAND(moe_down, routed, OUT, F32, "T D", .optional = true, .trace = true),

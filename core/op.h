@@ -77,6 +77,14 @@ enum plumb_kind {
 	PLUMB_KIND_NGRAM,  /* pointer to struct plumb_ngram (core/ops/ple.h); shape is (Hg), of each of its arrays */
 };
 
+/* Which part of a weight one call reads. */
+enum plumb_part {
+	PLUMB_PART_ALL,      /* everything */
+	PLUMB_PART_ROWS,     /* the rows whose ids are in another operand, an input */
+	PLUMB_PART_MATRICES, /* the matrices of the bank whose ids are in another operand, an input */
+	PLUMB_PART_HASHED,   /* the rows of the n-gram table that token and history hash to */
+};
+
 struct plumb_operand {
 	const char *name;
 	enum plumb_role role;
@@ -86,6 +94,8 @@ struct plumb_operand {
 	size_t count;      /* bank whose size no config fixes: offset of its int64_t number of matrices; else 0 */
 	bool optional;     /* the pointer may be NULL: the op skips it */
 	bool trace;        /* an output nobody but the comparison needs: NULL in fast runs */
+	enum plumb_part part; /* of weights */
+	const char *chosen_by;    /* name of the operand, I32, that holds the ids; NULL unless part says so */
 };
 
 struct plumb_op_info {

@@ -9,26 +9,6 @@
 #include "ref/ref.h"
 #include "ref/round.h"
 
-/* Rows of one token. id[0] is the token, id[j] the raw id j tokens back; row: (Hg). */
-static void ngram_rows(const struct plumb_config *cfg, const struct plumb_ngram *g, const int64_t *id, int64_t *row)
-{
-	int64_t u = id[0] * g->multiplier[0];
-	int cut = 0; /* an EOS was met on the way back: everything before it counts as EOS */
-
-	for (int n = 2; n <= cfg->ngram; n++) {
-		int64_t c = id[n - 1];
-		if (cut || c == cfg->eos) {
-			cut = 1;
-			c = cfg->eos;
-		}
-		u ^= c * g->multiplier[n - 1];
-		for (int j = 0; j < cfg->heads_per_ngram; j++) {
-			int h = (n - 2) * cfg->heads_per_ngram + j;
-			row[h] = u % g->prime[h] + g->offset[h];
-		}
-	}
-}
-
 int ple_embed_ref(const struct plumb_env *env, const void *args)
 {
 	const struct plumb_ple_embed *a = args;
@@ -41,7 +21,7 @@ int ple_embed_ref(const struct plumb_env *env, const void *args)
 		id[0] = a->token[t];
 		for (int j = 1; j < G; j++)
 			id[j] = a->history[G - 1 - j];
-		ngram_rows(cfg, a->ngram, id, a->row + t * Hg);
+		plumb_ngram_rows(cfg, a->ngram, id, a->row + t * Hg);
 		for (int h = 0; h < Hg; h++) {
 			int64_t r = a->row[t * Hg + h];
 			plumb_weight_row(&a->table[r / a->shard_rows], r % a->shard_rows, 0, width,

@@ -18,6 +18,11 @@ struct plumb_ngram {
  * Errors: PLUMB_BAD_INPUT when the primes would pass 2^62. Source: model-spec 2.4. */
 int plumb_ngram_constants(const struct plumb_config *cfg, int q, struct plumb_ngram *out, struct plumb_error *err);
 
+/* Table rows of one token. id: (G) raw ids, id[0] the token, id[j] the one j tokens back; row: (Hg).
+ * Source: model-spec 2.4 (context rule, hash). */
+void plumb_ngram_rows(
+	const struct plumb_config *cfg, const struct plumb_ngram *ngram, const int64_t *id, int64_t *row);
+
 /* Computes     c_j = EOS if any of the j tokens before t, counted back to it, is EOS, else the token j back (tokens
  *              before the first count as EOS); u_1 = id*m_0, u_n = u_(n-1) xor c_(n-1)*m_(n-1); row of head h =
  *              u_n mod prime[h] + offset[h] with n = 2 + h / heads_per_ngram; embedding = the Hg rows, head-major.
