@@ -133,17 +133,17 @@ PLUMB_FN uint16_t plumb_f32_to_f16(float x)
 	return (uint16_t)(sign | plumb_shift_rne(abs - (112u << 23), 13));
 }
 
-/* E4M3FN. Exact; 0x7F and 0xFF give a quiet NaN with the code's sign. */
+/* E4M3FN. Exact; 0x7F and 0xFF give a quiet NaN with the code's sign. Masks
+ * instead of branches: a loop of it is vector code. */
 PLUMB_FN float plumb_e4m3_to_f32(uint8_t code)
 {
 	uint32_t sign = (uint32_t)(code & 0x80u) << 24;
 	uint32_t abs = code & 0x7Fu;
+	uint32_t tiny = plumb_f32_bits((float)(int32_t)abs * 0x1p-9f); /* zero and subnormals: whole steps of 2^-9 */
+	uint32_t normal = (abs << 20) + (120u << 23);                  /* rebias 7 to 127 */
+	uint32_t is_tiny = 0u - (abs < 0x08u), is_nan = 0u - (abs == 0x7Fu);
 
-	if (abs < 0x08u) /* zero and subnormals: a whole number of steps of 2^-9 */
-		return plumb_bits_f32(plumb_f32_bits((float)abs * 0x1p-9f) | sign);
-	if (abs == 0x7Fu)
-		return plumb_bits_f32(sign | 0x7FC00000u);
-	return plumb_bits_f32(sign | ((abs << 20) + (120u << 23))); /* rebias 7 to 127 */
+	return plumb_bits_f32(sign | (tiny & is_tiny) | (normal & ~is_tiny & ~is_nan) | (0x7FC00000u & is_nan));
 }
 
 /*
@@ -167,14 +167,16 @@ PLUMB_FN uint8_t plumb_f32_to_e4m3(float x)
 
 /*
  * E2M1, in the low four bits; the upper four are ignored, so both nibbles of a packed byte decode as code and code
- * >> 4. The constant holds twice the eight magnitudes 0 0.5 1 1.5 2 3 4 6, four bits each. Code 8 is -0.
+ * >> 4. Magnitudes 0 0.5 1 1.5 2 3 4 6: two bits of exponent and one of mantissa moved to their places in a binary32 and
+ * rebiased by 126, which is right for all but 0 and the one subnormal, 0.5. Code 8 is -0.
  */
 PLUMB_FN float plumb_e2m1_to_f32(uint8_t nibble)
 {
 	uint32_t sign = (uint32_t)(nibble & 0x8u) << 28;
-	uint32_t twice = (0xC8643210u >> (4u * (nibble & 0x7u))) & 0xFu;
+	uint32_t abs = nibble & 0x7u;
+	uint32_t bits = (abs << 22) + (126u << 23) - ((uint32_t)(abs == 1u) << 22);
 
-	return plumb_bits_f32(plumb_f32_bits((float)twice * 0.5f) | sign);
+	return plumb_bits_f32(sign | (bits & (0u - (abs != 0u))));
 }
 
 /*

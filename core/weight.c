@@ -99,6 +99,33 @@ static void decode_table(const unsigned char *restrict in, int64_t count, float 
 		out[i] = plumb_round_bf16(plumb_e4m3_to_f32(in[i]) * scale);
 }
 
+/* The two values of every byte: what plumb_e2m1_to_f32 gives for its nibbles, the lower first (tests/test_weight.c). */
+#define PAIRS(high)                                                                                                    \
+	{0.0f, high}, {0.5f, high}, {1.0f, high}, {1.5f, high}, {2.0f, high}, {3.0f, high}, {4.0f, high}, {6.0f, high},        \
+	{-0.0f, high}, {-0.5f, high}, {-1.0f, high}, {-1.5f, high}, {-2.0f, high}, {-3.0f, high}, {-4.0f, high}, {-6.0f, high}
+static const float e2m1_pair[256][2] = {
+	PAIRS(0.0f), PAIRS(0.5f), PAIRS(1.0f), PAIRS(1.5f), PAIRS(2.0f), PAIRS(3.0f), PAIRS(4.0f), PAIRS(6.0f),
+	PAIRS(-0.0f), PAIRS(-0.5f), PAIRS(-1.0f), PAIRS(-1.5f), PAIRS(-2.0f), PAIRS(-3.0f), PAIRS(-4.0f), PAIRS(-6.0f),
+};
+#undef PAIRS
+
+/* A whole group: a look-up a byte, then one vector multiplication. */
+static void decode_group(const unsigned char *restrict in, float scale, float *restrict out)
+{
+	float value[PLUMB_NVFP4_GROUP];
+
+	for (int j = 0; j < PLUMB_NVFP4_GROUP / 2; j++)
+		memcpy(value + 2 * j, e2m1_pair[in[j]], sizeof e2m1_pair[0]);
+	for (int j = 0; j < PLUMB_NVFP4_GROUP; j++)
+		out[j] = value[j] * scale;
+}
+
+/* Columns [k, end) of a row. */
+static void decode_nibbles(const unsigned char *row, int64_t k, int64_t end, float scale, float *out)
+{
+	for (; k < end; k++)
+		*out++ = plumb_e2m1_to_f32((uint8_t)(row[k / 2] >> 4 * (k % 2))) * scale;
+}
 /* row: the bytes of row n. The product of the two scales is rounded before a code joins it: once a group. */
 static void decode_nvfp4(
         const struct plumb_weight *w, const unsigned char *row, int64_t n, int64_t k0, int64_t count, float *out)
@@ -108,8 +135,10 @@ static void decode_nvfp4(
 		int64_t group = k / PLUMB_NVFP4_GROUP;
 		float scale = plumb_e4m3_to_f32(scales[group]) * w->global;
 		next = (group + 1) * PLUMB_NVFP4_GROUP < end ? (group + 1) * PLUMB_NVFP4_GROUP : end;
-		for (int64_t i = k; i < next; i++)
-			out[i - k0] = plumb_e2m1_to_f32((uint8_t)(row[i / 2] >> 4 * (i % 2))) * scale;
+		if (next - k == PLUMB_NVFP4_GROUP)
+			decode_group(row + k / 2, scale, out + (k - k0));
+		else
+			decode_nibbles(row, k, next, scale, out + (k - k0));
 	}
 }
 

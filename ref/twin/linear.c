@@ -6,12 +6,15 @@
 
 #include "ref/twin/twin.h"
 
-/* Neighbour-first pairwise tree over width accumulators, in place. */
+/* Neighbour-first pairwise tree over width accumulators, in place. Each level is packed into the front of the array: a sum
+ * is written no earlier than its two terms are read, so a level is a vector loop. */
 static float tree(float *acc, int width)
 {
-	for (int step = 1; step < width; step *= 2)
-		for (int i = 0; i < width; i += 2 * step)
-			acc[i] = acc[i] + acc[i + step];
+	for (int sums = width / 2; sums >= 1; sums /= 2) {
+#pragma omp simd
+		for (int i = 0; i < sums; i++)
+			acc[i] = acc[2 * i] + acc[2 * i + 1];
+	}
 	return acc[0];
 }
 
