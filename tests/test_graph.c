@@ -137,8 +137,8 @@ START_TEST(state_changes_hands)
 	same_state(&p);
 	for (int l = 0; l < p.model->cfg.layers; l++)
 		if (p.model->cfg.kind[l] == PLUMB_LAYER_GDN) {
-			plumb_decoder_state(p.decoder, l)->gdn.s[3] += 0.5f;
-			plumb_decoder_state(p.truth, l)->gdn.s[3] += 0.5f;
+			((float *)plumb_decoder_state(p.decoder, l)->gdn.s)[3] += 0.5f;
+			((float *)plumb_decoder_state(p.truth, l)->gdn.s)[3] += 0.5f;
 		}
 	for (; t < TOKENS; t++)
 		step(&p, decode_token(&p.model->cfg, t), true);
