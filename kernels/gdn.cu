@@ -8,7 +8,7 @@
 #include "kernels/gdn.h"
 
 #include "core/math32.h"
-#include "kernels/reduce.h"
+#include "kernels/value.h"
 
 enum {
 	CONV_THREADS = 64,    /* 160 blocks at 10240 channels */
@@ -106,13 +106,19 @@ PLUMB_UNROLL
 /* The state's rows: the same, of Format. vector: rows are aligned to 4 values. */
 template <int Format> static __device__ __forceinline__ uint32_t state_bits(float x)
 {
-	return Format == PLUMB_F16 ? plumb_f32_to_f16(x) : plumb_f32_to_bf16(x);
+	return Format == PLUMB_F16 ? plumb_f16_code(x) : plumb_f32_to_bf16(x);
 }
 
 template <int Format> static __device__ __forceinline__ float state_value(uint32_t bits)
 {
-	return Format == PLUMB_F16 ? plumb_f16_to_f32(static_cast<uint16_t>(bits))
+	return Format == PLUMB_F16 ? plumb_f16_value(static_cast<uint16_t>(bits))
 				   : plumb_bf16_to_f32(static_cast<uint16_t>(bits));
+}
+
+template <int Format> static __device__ __forceinline__ float state_get(const void *row, int64_t i)
+{
+	return Format == PLUMB_F32 ? static_cast<const float *>(row)[i]
+				   : state_value<Format>(static_cast<const uint16_t *>(row)[i]);
 }
 
 template <int Format> static __device__ __forceinline__ void state_put(void *row, int64_t i, float x)
@@ -293,7 +299,7 @@ static __global__ void __launch_bounds__(32 * RECURRENCE_WARPS)
 PLUMB_UNROLL
 		for (int j = 0; j < PER_LANE; j++)
 			if (i + j < a.key_dim)
-				acc[j] = fmaf(plumb_stored_value(Format, s, i + j) * head.decay,
+				acc[j] = fmaf(state_get<Format>(s, i + j) * head.decay,
 					head.k[i + j] / k_length, acc[j]);
 	const float delta = (head.v[row % a.value_dim] - plumb_warp_tree<PER_LANE>(acc)) * head.beta;
 PLUMB_UNROLL
@@ -303,7 +309,7 @@ PLUMB_UNROLL
 PLUMB_UNROLL
 		for (int j = 0; j < PER_LANE; j++)
 			if (i + j < a.key_dim) {
-				const float decayed = plumb_stored_value(Format, s, i + j) * head.decay;
+				const float decayed = state_get<Format>(s, i + j) * head.decay;
 				const float updated = fmaf(head.k[i + j] / k_length, delta, decayed);
 				state_put<Format>(s, i + j, updated);
 				acc[j] = fmaf(updated, head.q[i + j] / q_length / a.root, acc[j]);

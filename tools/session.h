@@ -17,7 +17,7 @@ struct session {
 	bool all_opt;                  /* every op of every layer runs from the opt set */
 	struct plumb_guard *guard;     /* NULL: not asked for */
 	struct plumb_runner runner;    /* of the guard */
-	char describes[256]; /* "set opt on simt, seed 0; policy f32" and the like */
+	char describes[320]; /* "set opt on simt, seed 0; policy f32" and the like */
 };
 
 /* Open what the options name. Released by session_close also after an error. */
