@@ -8,6 +8,7 @@
 
 #include "core/checkpoint.h"
 #include "core/profile.h"
+#include "core/profile_bytes.h"
 #include "core/shards.h"
 #include "tests/support/scratch.h"
 
@@ -289,6 +290,100 @@ START_TEST(test_walk)
 }
 END_TEST
 
+/* ---- bytes ---- */
+
+/* GB of weights a token reads, by hand: model-spec 5, its totals; the last two with the scales that they leave out. */
+static const struct {
+	const char *name;
+	double token, slack;
+} totals[] = {
+        {"release-bf16", 13.34, 0.005},
+        {"release-fp8", 10.98, 0.005},
+        {"release-nvfp4", 9.95, 0.005},
+        {"served", 8.75, 0.005},
+        {"dense-fp8", 5.77, 0.011},
+        {"least-bytes", 3.94, 0.011},
+};
+enum { TOTALS = sizeof totals / sizeof totals[0] };
+
+START_TEST(test_totals_of_the_release)
+{
+	struct plumb_config release;
+	struct plumb_profile p = opened(totals[_i].name);
+	struct plumb_profile_bytes bytes;
+	plumb_release_config(&release);
+	ck_assert_int_eq(plumb_profile_bytes(&release, &p, &bytes, &err), PLUMB_OK);
+	double gb = (double)bytes.all.token / 1e9;
+	ck_assert_msg(gb > totals[_i].token - totals[_i].slack && gb < totals[_i].token + totals[_i].slack,
+	        "%s reads %.4f GB a token, expected %.2f", p.name, gb, totals[_i].token);
+}
+END_TEST
+
+/* The lines of model-spec 5 and 1.4, to the last digit given there. */
+START_TEST(test_parts_of_the_release)
+{
+	struct plumb_config release;
+	struct plumb_profile p = opened("release-bf16"), q = opened("least-bytes");
+	struct plumb_profile_bytes bf16, nvfp4;
+	plumb_release_config(&release);
+	ck_assert_int_eq(plumb_profile_bytes(&release, &p, &bf16, &err), PLUMB_OK);
+	ck_assert_int_eq(plumb_profile_bytes(&release, &q, &nvfp4, &err), PLUMB_OK);
+#define MB(bytes, part) ((int)((double)(bytes).group[PLUMB_GROUP_##part].token / 1e6 + 0.5))
+	ck_assert_int_eq(MB(bf16, EXPERTS), 4719);
+	ck_assert_int_eq(MB(nvfp4, EXPERTS), 1327);
+	ck_assert_int_eq(MB(bf16, SHARED), 472);
+	ck_assert_int_eq(MB(nvfp4, SHARED), 133);
+	ck_assert_int_eq(MB(bf16, ROUTER), 126);
+	ck_assert_int_eq(MB(bf16, GDN), 4152);
+	ck_assert_int_eq(MB(nvfp4, GDN), 1168);
+	ck_assert_int_eq(MB(bf16, GDN_GATES), 18);
+	ck_assert_int_eq(MB(bf16, ATTENTION), 1195);
+	ck_assert_int_eq(MB(nvfp4, ATTENTION), 336);
+	ck_assert_int_eq(MB(bf16, INDEX), 39);
+	ck_assert_int_eq(MB(bf16, PLE), 66);
+	ck_assert_int_eq(MB(bf16, LM_HEAD), 1271);
+	ck_assert_int_eq(MB(nvfp4, LM_HEAD), 358);
+#undef MB
+	ck_assert_int_eq(bf16.group[PLUMB_GROUP_NGRAM_TABLE].token, 16 * 320);
+	ck_assert_int_eq(nvfp4.group[PLUMB_GROUP_NGRAM_TABLE].token, 16 * 160);
+	ck_assert_int_eq(bf16.group[PLUMB_GROUP_EMBED].token, 5120);
+	ck_assert_int_eq(bf16.group[PLUMB_GROUP_NGRAM_TABLE].resident, 320001536LL * 160 * 2);
+	ck_assert_int_eq(nvfp4.group[PLUMB_GROUP_EXPERTS].resident, 48LL * 512 * 2764800);
+	/* the whole of the BF16 repository's text model: 359 999 962 848 B less the draft model (2.6 B parameters) and the
+	 * vision tower (0.45 B) */
+	ck_assert(bf16.all.resident > 353500000000 && bf16.all.resident < 354500000000);
+}
+END_TEST
+
+static int weigh(void *self, enum plumb_group group, const char *name, struct plumb_weight *w)
+{
+	struct plumb_bytes *sum = (struct plumb_bytes *)self + group;
+	(void)name;
+	sum->matrices++;
+	sum->resident += (int64_t)plumb_weight_bytes(w);
+	return PLUMB_OK;
+}
+
+/* A model that was loaded weighs what its config says. */
+START_TEST(test_bytes_of_a_model)
+{
+	struct plumb_checkpoint *ck;
+	struct plumb_profile p = opened("release-bf16");
+	struct plumb_profile_bytes bytes;
+	struct plumb_bytes sum[PLUMB_GROUP_COUNT] = {{0}};
+	ck_assert_msg(plumb_checkpoint_open(walked[0].dir, &ck, &err) == PLUMB_OK, "%s", err.text);
+	struct plumb_model model = *plumb_checkpoint_model(ck);
+	ck_assert_int_eq(plumb_groups_walk(&model, weigh, sum), PLUMB_OK);
+	ck_assert_int_eq(plumb_profile_bytes(&model.cfg, &p, &bytes, &err), PLUMB_OK);
+	for (int g = 0; g < PLUMB_GROUP_COUNT; g++) {
+		ck_assert_int_eq(bytes.group[g].resident, sum[g].resident);
+		ck_assert_int_eq(bytes.group[g].matrices,
+		        g == PLUMB_GROUP_NGRAM_TABLE ? 1 : sum[g].matrices); /* there in 4 parts */
+	}
+	plumb_checkpoint_close(ck);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("profile");
@@ -301,6 +396,9 @@ int main(void)
 	tcase_add_test(tcase, test_lengths);
 	tcase_add_test(tcase, test_names_and_paths);
 	tcase_add_loop_test(tcase, test_walk, 0, WALKED);
+	tcase_add_loop_test(tcase, test_totals_of_the_release, 0, TOTALS);
+	tcase_add_test(tcase, test_parts_of_the_release);
+	tcase_add_test(tcase, test_bytes_of_a_model);
 	suite_add_tcase(suite, tcase);
 	SRunner *runner = srunner_create(suite);
 	srunner_run_all(runner, CK_ENV);
