@@ -252,6 +252,7 @@ int plumb_profile_open(const char *name_or_path, struct plumb_profile *out, stru
 struct walk {
 	plumb_group_fn *fn;
 	void *self;
+	bool vectors;  /* only them, else only matrices */
 	char site[64]; /* what stands before every name: "layers.3.mlp." */
 	int status;
 };
@@ -261,7 +262,7 @@ __attribute__((format(printf, 4, 5))) static void visit(
 {
 	char name[160];
 	va_list ap;
-	if (walk->status)
+	if (walk->status || (group == PLUMB_GROUP_COUNT) != walk->vectors)
 		return;
 	int n = snprintf(name, sizeof name, "%s", walk->site);
 	va_start(ap, format);
@@ -280,6 +281,7 @@ __attribute__((format(printf, 2, 3))) static void enter(struct walk *walk, const
 
 static void visit_hc(struct walk *walk, struct plumb_hc_weights *w, bool injects)
 {
+	visit(walk, PLUMB_GROUP_COUNT, &w->norm, "hc_norm");
 	visit(walk, PLUMB_GROUP_HC, &w->down, "input_mix_weight_down");
 	visit(walk, PLUMB_GROUP_HC, &w->up, "input_mix_weight_up");
 	if (injects)
@@ -292,6 +294,10 @@ static void visit_gdn(struct walk *walk, struct plumb_gdn_weights *w)
 	visit(walk, PLUMB_GROUP_GDN, &w->z, "in_proj_z");
 	visit(walk, PLUMB_GROUP_GDN_GATES, &w->b, "in_proj_b");
 	visit(walk, PLUMB_GROUP_GDN_GATES, &w->a, "in_proj_a");
+	visit(walk, PLUMB_GROUP_COUNT, &w->conv, "conv1d");
+	visit(walk, PLUMB_GROUP_COUNT, &w->a_log, "A_log");
+	visit(walk, PLUMB_GROUP_COUNT, &w->dt_bias, "dt_bias");
+	visit(walk, PLUMB_GROUP_COUNT, &w->norm, "norm");
 	visit(walk, PLUMB_GROUP_GDN, &w->out, "out_proj");
 }
 
@@ -300,8 +306,12 @@ static void visit_attention(struct walk *walk, struct plumb_attention_weights *w
 	visit(walk, PLUMB_GROUP_ATTENTION, &w->q, "q_proj");
 	visit(walk, PLUMB_GROUP_ATTENTION, &w->k, "k_proj");
 	visit(walk, PLUMB_GROUP_ATTENTION, &w->v, "v_proj");
+	visit(walk, PLUMB_GROUP_COUNT, &w->q_norm, "q_norm");
+	visit(walk, PLUMB_GROUP_COUNT, &w->k_norm, "k_norm");
 	visit(walk, PLUMB_GROUP_ATTENTION, &w->out, "o_proj");
 	visit(walk, PLUMB_GROUP_INDEX, &w->index_qk, "indexer.index_qk_proj");
+	visit(walk, PLUMB_GROUP_COUNT, &w->index_q_norm, "indexer.q_layernorm");
+	visit(walk, PLUMB_GROUP_COUNT, &w->index_k_norm, "indexer.k_layernorm");
 }
 
 static void visit_moe(struct walk *walk, struct plumb_moe_weights *w, int64_t experts)
@@ -329,12 +339,16 @@ static void visit_ple(struct walk *walk, struct plumb_ple_weights *w)
 	}
 	visit(walk, PLUMB_GROUP_PLE, &w->key_proj, "key_proj");
 	visit(walk, PLUMB_GROUP_PLE, &w->value_proj, "value_proj");
+	visit(walk, PLUMB_GROUP_COUNT, &w->norm_key, "norm_key");
+	visit(walk, PLUMB_GROUP_COUNT, &w->norm_query, "norm_query");
+	visit(walk, PLUMB_GROUP_COUNT, &w->norm_conv, "norm_conv");
+	visit(walk, PLUMB_GROUP_COUNT, &w->conv, "conv1d");
 }
 
-int plumb_groups_walk(struct plumb_model *model, plumb_group_fn *fn, void *self)
+static int walk_model(struct plumb_model *model, bool vectors, plumb_group_fn *fn, void *self)
 {
 	const struct plumb_config *c = &model->cfg;
-	struct walk walk = {.fn = fn, .self = self};
+	struct walk walk = {.fn = fn, .self = self, .vectors = vectors};
 
 	visit(&walk, PLUMB_GROUP_EMBED, &model->embed, "embed_tokens");
 	visit(&walk, PLUMB_GROUP_LM_HEAD, &model->lm_head, "lm_head");
@@ -360,4 +374,14 @@ int plumb_groups_walk(struct plumb_model *model, plumb_group_fn *fn, void *self)
 			visit_ple(&walk, w->ple);
 	}
 	return walk.status;
+}
+
+int plumb_groups_walk(struct plumb_model *model, plumb_group_fn *fn, void *self)
+{
+	return walk_model(model, false, fn, self);
+}
+
+int plumb_vectors_walk(struct plumb_model *model, plumb_group_fn *fn, void *self)
+{
+	return walk_model(model, true, fn, self);
 }

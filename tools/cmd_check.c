@@ -65,6 +65,7 @@ static int compare_and_report(const struct check_command *c, const char *path, s
 		.tokens = plumb_golden_tokens(golden), .view = view, .verbose = c->verbose, .quiet = c->quiet,
 		.digest = c->digest,
 		.layers = session->model->cfg.layers,
+		.scanned = session->scanned, .requantised = session->requantised,
 	};
 	struct plumb_error text;
 	int status = views_of(c->view, wanted, err);
@@ -167,6 +168,7 @@ const struct command command_check = {
 		    "  plumb check tiny.h5 --checkpoint DIR --set opt --digest\n"
 		    "  plumb check tiny.h5 --checkpoint DIR --set opt --bounds\n"
 		    "  plumb check tiny.h5 --checkpoint DIR --op gdn_recurrence@0-2=opt --guard\n"
+		    "  plumb check tiny.h5 --checkpoint DIR --profile served --set opt --digest\n"
 		    "  plumb check tiny.h5 --checkpoint DIR --layers 3 --json report.json --junit report.xml",
 	.run = run,
 };

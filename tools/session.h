@@ -5,12 +5,17 @@
 
 #include "core/checkpoint.h"
 #include "core/decoder.h"
+#include "core/profile.h"
+#include "core/requantise.h"
 #include "opt/device.h"
 #include "opt/guard.h"
 #include "tools/options.h"
 
 struct session {
 	struct plumb_checkpoint *checkpoint;
+	struct plumb_profile profile;             /* where one is named */
+	struct plumb_requantised *requantised;    /* NULL: held as stored */
+	int64_t scanned;                          /* values; -1: not asked for */
 	const struct plumb_model *model;
 	struct plumb_plan plan;
 	struct plumb_device *device;   /* NULL: nothing runs from the opt set */
