@@ -9,13 +9,15 @@
 /* Values of a panel: 4 MiB, inside a core's share of the last cache; a wide matrix takes the 128 rows that it must. */
 enum { PANEL_VALUES = 1 << 20, PANEL_ROWS = PLUMB_FP8_BLOCK_SIZE };
 
-int plumb_list_add(struct plumb_list *list, int group, const char *name, struct plumb_weight *w, struct plumb_error *err)
+int plumb_list_add(
+        struct plumb_list *list, int group, const char *name, struct plumb_weight *w, struct plumb_error *err)
 {
 	if (list->count == list->room) {
 		int64_t room = list->room ? 2 * list->room : 64;
 		struct plumb_listed *item = realloc(list->item, (size_t)room * sizeof *item);
 		if (!item)
-			return plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for a list of %lld matrices", (long long)room);
+			return plumb_fail(
+			        err, PLUMB_BAD_INPUT, "out of memory for a list of %lld matrices", (long long)room);
 		list->item = item;
 		list->room = room;
 	}
@@ -86,7 +88,8 @@ int plumb_panels_run(const struct plumb_list *list, int64_t first, int64_t last,
         struct plumb_watch *watch, struct plumb_error *err)
 {
 	size_t values;
-	int64_t *start = count_panels(list, first, last, &values), failed_at = INT64_MAX, done = watch ? watch->done : 0;
+	int64_t *start = count_panels(list, first, last, &values), failed_at = INT64_MAX,
+	        done = watch ? watch->done : 0;
 	int status = PLUMB_OK;
 	bool memory = false;
 

@@ -73,13 +73,13 @@ static void refuse(struct plumb_json_object *o, const char *key, const char *val
 		size_t n = strlen(list);
 		snprintf(list + n, sizeof list - n, "%s%s", i + 1 < words->count ? ", " : " or ", words->word[i]);
 	}
-	o->status = plumb_fail(o->err, PLUMB_BAD_INPUT, "%s: %s%.64s is \"%.64s\", expected %s", o->file, o->path, key,
-	        value, list);
+	o->status = plumb_fail(
+	        o->err, PLUMB_BAD_INPUT, "%s: %s%.64s is \"%.64s\", expected %s", o->file, o->path, key, value, list);
 }
 
 /* A field that is absent is kept. */
-static void read_word(struct plumb_json_object *o, const char *key, const struct words *words, bool *keep,
-        enum plumb_format *format)
+static void read_word(
+        struct plumb_json_object *o, const char *key, const struct words *words, bool *keep, enum plumb_format *format)
 {
 	const char *value = plumb_json_string(o, key, "keep");
 	*keep = true;
@@ -117,8 +117,8 @@ static void check_keys(struct plumb_json_object *o, const char *what, const char
 			        o->file, o->path, field->string, what, list);
 		} else if (cJSON_IsNull(field)) {
 			o->status = plumb_fail(o->err, PLUMB_BAD_INPUT,
-			        "%s: %s%.64s is null, expected a value (leave the field out to keep what is stored)", o->file,
-			        o->path, field->string);
+			        "%s: %s%.64s is null, expected a value (leave the field out to keep what is stored)",
+			        o->file, o->path, field->string);
 		}
 	}
 }
@@ -153,14 +153,15 @@ static void read_description(struct plumb_json_object *o, struct plumb_profile *
 	for (const char *p = text; *p; p++)
 		if (strlen(text) >= sizeof out->description || (unsigned char)*p < 0x20 || (unsigned char)*p > 0x7e) {
 			o->status = plumb_fail(o->err, PLUMB_BAD_INPUT,
-			        "%s: description is \"%.40s...\" of %zu bytes, expected one line of at most %zu ASCII characters",
+			        "%s: description is \"%.40s...\" of %zu bytes, expected one line of at most %zu ASCII "
+			        "characters",
 			        o->file, text, strlen(text), sizeof out->description - 1);
 			return;
 		}
 	snprintf(out->description, sizeof out->description, "%s", text);
 }
 
-/* The name of a file without its folder and .json. */
+/* The name of a file without its folder and .json, fit for a terminal and for JSON. */
 static void name_after(const char *file, char *name, size_t size)
 {
 	const char *slash = strrchr(file, '/');
@@ -168,14 +169,16 @@ static void name_after(const char *file, char *name, size_t size)
 	size_t n = strlen(name);
 	if (n > 5 && strcmp(name + n - 5, ".json") == 0)
 		name[n - 5] = '\0';
+	for (char *p = name; *p; p++)
+		if ((unsigned char)*p < 0x20 || (unsigned char)*p > 0x7e)
+			*p = '?';
 }
 
 int plumb_profile_parse(
         const char *text, size_t size, const char *file, struct plumb_profile *out, struct plumb_error *err)
 {
 	static const char *const keys[] = {"version", "description", "groups", "caches", "state"};
-	static const struct words caches = {
-	        {"f32", "bf16", "fp8"}, {PLUMB_F32, PLUMB_BF16, PLUMB_FP8_ROW}, 3};
+	static const struct words caches = {{"f32", "bf16", "fp8"}, {PLUMB_F32, PLUMB_BF16, PLUMB_FP8_ROW}, 3};
 	static const struct words states = {{"f32", "f16"}, {PLUMB_F32, PLUMB_F16}, 2};
 	struct plumb_profile p = {.name = ""};
 	char shown[64];

@@ -58,7 +58,8 @@ enum plumb_format plumb_profile_scale_format(enum plumb_format format);
  * Errors: PLUMB_BAD_INPUT naming file, field, value and what was expected; an unknown name lists those that ship. */
 int plumb_profile_open(const char *name_or_path, struct plumb_profile *out, struct plumb_error *err);
 
-/* The same from memory: size bytes of text; file: for messages. The name is that of the file without folder and .json. */
+/* The same from memory: size bytes of text; file: for messages. The name is that of the file without folder and .json,
+ * cut to what fits, with '?' for what is no printable ASCII. */
 int plumb_profile_parse(
 	const char *text, size_t size, const char *file, struct plumb_profile *out, struct plumb_error *err);
 

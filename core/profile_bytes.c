@@ -66,7 +66,8 @@ static int add(const struct plumb_config *cfg, const struct plumb_profile *p, en
 	struct plumb_ngram ngram;
 	int64_t dim[8];
 	int rank = plumb_shape_eval(o->shape, cfg, &one, dim);
-	int64_t cols = dim[rank - 1], rows = dim[rank - 2], matrices = rank == 3 ? dim[0] : 1, read = matrices, read_rows;
+	int64_t cols = dim[rank - 1], rows = dim[rank - 2], matrices = rank == 3 ? dim[0] : 1, read = matrices,
+	        read_rows;
 
 	if (o->part == PLUMB_PART_HASHED) {
 		int status = plumb_ngram_constants(cfg, module, &ngram, err);
@@ -96,10 +97,12 @@ int plumb_profile_bytes(const struct plumb_config *cfg, const struct plumb_profi
 			bool hc = op == PLUMB_HC_NORM_DOWN || op == PLUMB_HC_UP_MIX, outside = layer == cfg->layers;
 			if (!plumb_op_runs(cfg, (enum plumb_op)op, layer))
 				continue;
-			for (int site = 0; site < (hc && !outside ? 2 : 1); site++) /* before the mixer, before the MoE */
+			for (int site = 0; site < (hc && !outside ? 2 : 1);
+			        site++) /* before the mixer, before the MoE */
 				for (int i = 0; i < info->operands && status == PLUMB_OK; i++) {
 					const struct plumb_operand *o = &info->operand[i];
-					if (o->role == PLUMB_WEIGHT && !(o->optional && outside)) /* nothing follows the final mixer */
+					if (o->role == PLUMB_WEIGHT &&
+					        !(o->optional && outside)) /* nothing follows the final mixer */
 						status = add(cfg, profile, (enum plumb_op)op, o,
 						        plumb_ple_of_layer(cfg, layer), out, err);
 				}

@@ -178,8 +178,8 @@ static int check_range(const struct plumb_panel *p, const float *values, struct 
 		plumb_decode(to, code, 1, &back);
 		if (!isfinite(back))
 			return plumb_fail(err, PLUMB_BAD_INPUT,
-			        "%s: element [%lld, %lld] is %g, which is beyond the largest number of %s", p->item->name,
-			        (long long)(p->row + i / cols), (long long)(i % cols), (double)values[i],
+			        "%s: element [%lld, %lld] is %g, which is beyond the largest number of %s",
+			        p->item->name, (long long)(p->row + i / cols), (long long)(i % cols), (double)values[i],
 			        plumb_format_name(to));
 	}
 	return PLUMB_OK;
@@ -198,10 +198,11 @@ static int quantise(void *self, const struct plumb_panel *p, const float *values
 	before.rows = p->row; /* a multiple of 128: whole blocks */
 	part.rows = p->rows;
 	unsigned char *data = (unsigned char *)r->memory[p->i] + plumb_weight_data_bytes(&before);
-	unsigned char *scale = part.scale ? (unsigned char *)r->memory[p->i] +
-	                                            ((const unsigned char *)part.scale - (const unsigned char *)part.data) +
-	                                            plumb_weight_scale_bytes(&before)
-	                                  : NULL;
+	unsigned char *scale =
+	        part.scale ? (unsigned char *)r->memory[p->i] +
+	                             ((const unsigned char *)part.scale - (const unsigned char *)part.data) +
+	                             plumb_weight_scale_bytes(&before)
+	                   : NULL;
 	return plumb_quantise(values, &part, data, scale, err);
 }
 
@@ -270,8 +271,8 @@ static int run_batch(
 	return status;
 }
 
-int plumb_profile_apply(const struct plumb_model *source, const struct plumb_profile *profile, struct plumb_watch *watch,
-        struct plumb_requantised **out, struct plumb_error *err)
+int plumb_profile_apply(const struct plumb_model *source, const struct plumb_profile *profile,
+        struct plumb_watch *watch, struct plumb_requantised **out, struct plumb_error *err)
 {
 	struct plumb_requantised *r = calloc(1, sizeof *r);
 	struct survey survey = {.profile = profile};

@@ -2,11 +2,11 @@
 /* Every weight format in every projection shape of the released model, from its config, and in odd shapes around them:
  * the kernels write what the twin writes, and that lies within the derived bounds.
  *
- *   release_*     columns (K) as in the release. On simt the rows (N) are few, since the same code runs for each of them; on
- *                 a GPU (test_format_shapes_cuda) the rows are those of the release too
- *   odd_*         columns and rows around every size at which code changes its way
- *   coordinates   codes and scales that name their place, at the K of the release, against an independent decoder
- *   faults        readers that misread nibbles, scales, axes and tails: the cases above must tell each of them */
+ *   release_*     columns (K) as in the release. On simt the rows (N) are few, since the same code runs for each of
+ * them; on a GPU (test_format_shapes_cuda) the rows are those of the release too odd_*         columns and rows around
+ * every size at which code changes its way coordinates   codes and scales that name their place, at the K of the
+ * release, against an independent decoder faults        readers that misread nibbles, scales, axes and tails: the cases
+ * above must tell each of them */
 #include <check.h>
 #include <math.h>
 #include <stdio.h>
@@ -43,7 +43,8 @@ static int open_devices(void)
 #endif
 	}
 	if (status != PLUMB_OK)
-		printf("%s%s\n", status == PLUMB_NO_DEVICE ? "SKIP test_format_shapes_cuda: " : "test_format_shapes: ", err.text);
+		printf("%s%s\n", status == PLUMB_NO_DEVICE ? "SKIP test_format_shapes_cuda: " : "test_format_shapes: ",
+		        err.text);
 	return status;
 }
 
@@ -66,8 +67,8 @@ static void expect_holds(struct op_case *c, const char *format)
 
 /* ---- the shapes of the release ---- */
 
-/* A row for each op that reads a matrix: which sizes of the config give rows and no columns, and how few of them simt takes.
- * What both sets do with a row does not depend on these, except the number of pieces it is cut into. */
+/* A row for each op that reads a matrix: which sizes of the config give rows and no columns, and how few of them simt
+ * takes. What both sets do with a row does not depend on these, except the number of pieces it is cut into. */
 struct shape {
 	enum plumb_op op;
 	void (*fewer_rows)(struct plumb_config *c);
@@ -129,20 +130,20 @@ static void low_rank_rows(struct plumb_config *c)
 }
 
 static const struct shape shapes[] = {
-        {PLUMB_EMBED, few_tokens},              /* V x 2560, looked up */
-        {PLUMB_PLE_EMBED, small_table},         /* 320001536 x 160, looked up */
-        {PLUMB_PLE_GATE, few_hidden},           /* 10240 x 2560, 2560 x 2560 */
-        {PLUMB_HC_NORM_DOWN, low_rank_rows},    /* 320 x 10240, 4 x 10240 */
-        {PLUMB_HC_UP_MIX, few_hidden},          /* 10240 x 320 */
-        {PLUMB_GDN_IN_PROJ, small_gdn_heads},   /* 10240, 6144, 48, 48 x 2560 */
-        {PLUMB_GDN_OUT_PROJ, few_hidden},       /* 2560 x 6144 */
-        {PLUMB_ATTN_IN_PROJ, small_heads},      /* 12288, 512, 512 x 2560 */
-        {PLUMB_ATTN_OUT_PROJ, few_hidden},      /* 2560 x 6144 */
-        {PLUMB_QSA_PROJECT, small_index},       /* 640 x 2560 */
-        {PLUMB_MOE_ROUTER, few_experts},        /* 512, 1 x 2560 */
-        {PLUMB_MOE_GATE_UP, small_experts},     /* 640 x 2560, routed and shared */
-        {PLUMB_MOE_DOWN, small_output},         /* 2560 x 640, routed and shared */
-        {PLUMB_LM_HEAD, few_tokens},            /* 248320 x 2560 */
+        {PLUMB_EMBED, few_tokens},            /* V x 2560, looked up */
+        {PLUMB_PLE_EMBED, small_table},       /* 320001536 x 160, looked up */
+        {PLUMB_PLE_GATE, few_hidden},         /* 10240 x 2560, 2560 x 2560 */
+        {PLUMB_HC_NORM_DOWN, low_rank_rows},  /* 320 x 10240, 4 x 10240 */
+        {PLUMB_HC_UP_MIX, few_hidden},        /* 10240 x 320 */
+        {PLUMB_GDN_IN_PROJ, small_gdn_heads}, /* 10240, 6144, 48, 48 x 2560 */
+        {PLUMB_GDN_OUT_PROJ, few_hidden},     /* 2560 x 6144 */
+        {PLUMB_ATTN_IN_PROJ, small_heads},    /* 12288, 512, 512 x 2560 */
+        {PLUMB_ATTN_OUT_PROJ, few_hidden},    /* 2560 x 6144 */
+        {PLUMB_QSA_PROJECT, small_index},     /* 640 x 2560 */
+        {PLUMB_MOE_ROUTER, few_experts},      /* 512, 1 x 2560 */
+        {PLUMB_MOE_GATE_UP, small_experts},   /* 640 x 2560, routed and shared */
+        {PLUMB_MOE_DOWN, small_output},       /* 2560 x 640, routed and shared */
+        {PLUMB_LM_HEAD, few_tokens},          /* 248320 x 2560 */
 };
 enum { SHAPES = sizeof shapes / sizeof shapes[0] };
 
@@ -165,7 +166,8 @@ START_TEST(the_table_is_whole)
 		int matrices = 0;
 		for (int i = 0; i < SHAPES; i++)
 			shape = shapes[i].op == (enum plumb_op)op ? &shapes[i] : shape;
-		struct plumb_config all = release(shape ? shape : shapes, true), few = release(shape ? shape : shapes, false);
+		struct plumb_config all = release(shape ? shape : shapes, true),
+		                    few = release(shape ? shape : shapes, false);
 		for (int i = 0; i < plumb_ops[op].operands; i++) {
 			const struct plumb_operand *o = &plumb_ops[op].operand[i];
 			int64_t a[8], b[8];
@@ -191,8 +193,11 @@ START_TEST(release_columns_with_fewer_rows)
 	struct plumb_config cfg = release(shape, false);
 	enum plumb_format format = (enum plumb_format)(_i % PLUMB_FORMAT_COUNT);
 	/* one token or two; each op in both policies, as decoding does not depend on them */
-	struct op_case_options o = {.cfg = &cfg, .policy = (_i / PLUMB_FORMAT_COUNT + _i) % 2, .T = 1 + _i / 2 % 2,
-	        .format = (int)format, .traces = 1};
+	struct op_case_options o = {.cfg = &cfg,
+	        .policy = (_i / PLUMB_FORMAT_COUNT + _i) % 2,
+	        .T = 1 + _i / 2 % 2,
+	        .format = (int)format,
+	        .traces = 1};
 	expect_holds(op_case_new(shape->op, (uint64_t)(100 + _i), &o), plumb_format_name(format));
 }
 END_TEST
@@ -208,7 +213,8 @@ START_TEST(release_head_in_one_piece)
 	struct op_case *c = op_case_new(PLUMB_LM_HEAD, 3, &o);
 	struct op_result twin, kernel;
 	char text[OP_CASE_TEXT];
-	ck_assert_msg(op_case_run(c, "twin", plumb_ref_twin.op[PLUMB_LM_HEAD], NULL, PLUMB_POISON_NAN, &twin, text), "%s", text);
+	ck_assert_msg(op_case_run(c, "twin", plumb_ref_twin.op[PLUMB_LM_HEAD], NULL, PLUMB_POISON_NAN, &twin, text),
+	        "%s", text);
 	ck_assert_msg(op_case_bounded(c, "twin", NULL, text), "%s", text);
 	ck_assert_msg(op_case_run(c, "simt", plumb_device_set(device[FIRST])->op[PLUMB_LM_HEAD], device[FIRST],
 	                      PLUMB_POISON_NAN, &kernel, text),
@@ -221,7 +227,8 @@ START_TEST(release_head_in_one_piece)
 }
 END_TEST
 #else
-/* All rows of the release; of the experts a few, each whole, and of the n-gram table, which is looked up, a small one. */
+/* All rows of the release; of the experts a few, each whole, and of the n-gram table, which is looked up, a small one.
+ */
 START_TEST(release_with_all_rows)
 {
 	const struct shape *shape = &shapes[_i / PLUMB_FORMAT_COUNT];
@@ -233,11 +240,11 @@ START_TEST(release_with_all_rows)
 	if (shape->op == PLUMB_MOE_GATE_UP || shape->op == PLUMB_MOE_DOWN)
 		cfg.experts = 14;
 	if (head && format != PLUMB_BF16 && format != PLUMB_FP8_ROW && format != PLUMB_NVFP4) {
-		cfg.vocab = 16384; /* 635 million random weights take the CPU seconds: whole in the formats of the profiles */
+		cfg.vocab = 16384; /* 635 million random weights take the CPU seconds: whole in the formats of the
+		                      profiles */
 		cfg.eos = 3;
 	}
-	struct op_case_options o = {
-	        .cfg = &cfg, .policy = _i % 2, .T = 1, .format = (int)format, .traces = 1};
+	struct op_case_options o = {.cfg = &cfg, .policy = _i % 2, .T = 1, .format = (int)format, .traces = 1};
 	expect_holds(op_case_new(shape->op, (uint64_t)(100 + _i), &o), plumb_format_name(format));
 }
 END_TEST
@@ -245,8 +252,8 @@ END_TEST
 
 /* ---- odd shapes ---- */
 
-static const int64_t odd_columns[] = {1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 48, 63, 65, 127, 128, 129, 143, 144, 145, 255,
-        257, 319, 321, 511, 513, 639, 641, 1023, 1025, 2047, 2559, 2561, 6143, 6145, 10241};
+static const int64_t odd_columns[] = {1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 48, 63, 65, 127, 128, 129, 143, 144, 145,
+        255, 257, 319, 321, 511, 513, 639, 641, 1023, 1025, 2047, 2559, 2561, 6143, 6145, 10241};
 static const int64_t odd_rows[] = {1, 2, 3, 5, 7, 8, 9, 15, 17, 31, 33, 127, 128, 129, 131};
 
 /* Each number of columns with each number of rows (fewer where the matrix is long), up to five tokens. */
@@ -264,8 +271,11 @@ START_TEST(odd_rows_and_columns)
 			cfg.hidden = odd_columns[i];
 			cfg.vocab = odd_rows[j];
 			cfg.eos = 0;
-			struct op_case_options o = {.cfg = &cfg, .policy = (int)(seed % 2), .T = 1 + (int64_t)(seed % 5),
-			        .format = (int)format, .traces = 1};
+			struct op_case_options o = {.cfg = &cfg,
+			        .policy = (int)(seed % 2),
+			        .T = 1 + (int64_t)(seed % 5),
+			        .format = (int)format,
+			        .traces = 1};
 			expect_holds(op_case_new(PLUMB_LM_HEAD, seed, &o), plumb_format_name(format));
 		}
 }
@@ -334,7 +344,8 @@ static void name_places(struct op_operand *o)
 enum { ASKED = 26 };
 static int64_t column(int64_t t, int64_t K)
 {
-	static const int64_t places[] = {0, 1, 2, 7, 8, 15, 16, 17, 31, 127, 128, 129, -1, -2, -15, -16, -17, -32, -128, -129};
+	static const int64_t places[] = {
+	        0, 1, 2, 7, 8, 15, 16, 17, 31, 127, 128, 129, -1, -2, -15, -16, -17, -32, -128, -129};
 	int64_t k = t < 20 ? places[t] : K / 2 + (t - 20) * 97 - 120;
 	return ((k % K) + K) % K;
 }
@@ -347,7 +358,8 @@ static struct op_case *named(enum plumb_format format, int64_t N, int64_t K, int
 	cfg.vocab = N;
 	cfg.hidden = K;
 	cfg.eos = 0;
-	struct op_case_options o = {.cfg = &cfg, .policy = PLUMB_POLICY_F32, .T = T, .format = (int)format, .traces = 1};
+	struct op_case_options o = {
+	        .cfg = &cfg, .policy = PLUMB_POLICY_F32, .T = T, .format = (int)format, .traces = 1};
 	struct op_case *c = op_case_new(PLUMB_LM_HEAD, 11, &o);
 	name_places(op_case_operand(c, "w"));
 	return c;
@@ -368,7 +380,8 @@ START_TEST(coordinates_of_the_release)
 	op_case_seal(c);
 	for (int d = -1; d < 1; d++) { /* memory of one's own makes no difference here: test_formats */
 		struct op_result result;
-		plumb_op_fn *fn = d < 0 ? plumb_ref_twin.op[PLUMB_LM_HEAD] : plumb_device_set(device[d])->op[PLUMB_LM_HEAD];
+		plumb_op_fn *fn =
+		        d < 0 ? plumb_ref_twin.op[PLUMB_LM_HEAD] : plumb_device_set(device[d])->op[PLUMB_LM_HEAD];
 		ck_assert_msg(op_case_run(c, d < 0 ? "twin" : "kernels", fn, d < 0 ? NULL : device[d], PLUMB_POISON_NAN,
 		                      &result, text),
 		        "%s", text);
@@ -376,9 +389,10 @@ START_TEST(coordinates_of_the_release)
 		for (int64_t t = 0; t < ASKED; t++)
 			for (int64_t n = 0; n < N; n++)
 				ck_assert_msg(byte_decoder_same(y[t * N + n], byte_decoder_element(w, n, column(t, K))),
-				        "%s, %s, K %lld: element (%lld, %lld) arrives as %.9g, not %.9g", d < 0 ? "twin" : "kernels",
-				        plumb_format_name(format), (long long)K, (long long)n, (long long)column(t, K),
-				        (double)y[t * N + n], (double)byte_decoder_element(w, n, column(t, K)));
+				        "%s, %s, K %lld: element (%lld, %lld) arrives as %.9g, not %.9g",
+				        d < 0 ? "twin" : "kernels", plumb_format_name(format), (long long)K,
+				        (long long)n, (long long)column(t, K), (double)y[t * N + n],
+				        (double)byte_decoder_element(w, n, column(t, K)));
 		op_result_free(&result);
 	}
 	ck_assert_int_eq(plumb_device_forget(device[FIRST], &err), PLUMB_OK);
@@ -391,22 +405,22 @@ END_TEST
 enum fault {
 	NO_FAULT,
 	NIBBLES_SWAPPED,
-	GROUP_BEFORE,    /* the scale of the group before */
+	GROUP_BEFORE, /* the scale of the group before */
 	GROUP_NEXT,
-	GROUPS_OF_32,    /* one scale a tile of two groups */
+	GROUPS_OF_32,     /* one scale a tile of two groups */
 	SCALES_BY_COLUMN, /* the axes of the scales swapped */
 	NO_GLOBAL,
 	GLOBAL_TWICE,
 	GLOBAL_DIVIDES,
-	GLOBAL_LAST,     /* (code * scale) * global: another rounding */
-	FLOOR_STRIDE,    /* rows of K / 2 bytes, K / 16 scales, K / 128 blocks: rounded down */
-	TAIL_LOST,       /* what follows the last whole group or block */
-	ROW_BELOW,       /* the scale of the next row */
-	ROWS_OF_ONE,     /* row 0's */
+	GLOBAL_LAST,        /* (code * scale) * global: another rounding */
+	FLOOR_STRIDE,       /* rows of K / 2 bytes, K / 16 scales, K / 128 blocks: rounded down */
+	TAIL_LOST,          /* what follows the last whole group or block */
+	ROW_BELOW,          /* the scale of the next row */
+	ROWS_OF_ONE,        /* row 0's */
 	BLOCK_ROWS_SHIFTED, /* rows 127 on have the scale of the next block */
-	SUBNORMALS_ZERO, /* of E4M3 */
-	NEGATIVE_ZEROED, /* the sign of E4M3 read as nothing */
-	NOT_ROUNDED,     /* the table's values not rounded to bf16 */
+	SUBNORMALS_ZERO,    /* of E4M3 */
+	NEGATIVE_ZEROED,    /* the sign of E4M3 read as nothing */
+	NOT_ROUNDED,        /* the table's values not rounded to bf16 */
 	FAULTS,
 };
 static enum fault planted;
@@ -429,13 +443,15 @@ static float scale_at(const struct plumb_weight *w, int64_t i, int64_t count)
 	i = i < 0 ? 0 : i < count ? i : count - 1;
 	if (w->format == PLUMB_NVFP4)
 		return plumb_e4m3_to_f32(((const unsigned char *)w->scale)[i]);
-	plumb_decode(w->scale_format, (const unsigned char *)w->scale + plumb_format_row_bytes(w->scale_format, i), 1, &v);
+	plumb_decode(
+	        w->scale_format, (const unsigned char *)w->scale + plumb_format_row_bytes(w->scale_format, i), 1, &v);
 	return v;
 }
 
 static float nvfp4_with_fault(const struct plumb_weight *w, int64_t n, int64_t k)
 {
-	int64_t groups = up(w->cols, 16), row_bytes = up(w->cols, 2), g = k / 16, count = w->rows * ((w->cols + 15) / 16);
+	int64_t groups = up(w->cols, 16), row_bytes = up(w->cols, 2), g = k / 16,
+	        count = w->rows * ((w->cols + 15) / 16);
 	unsigned char byte = ((const unsigned char *)w->data)[n * row_bytes + k / 2];
 	int high = planted == NIBBLES_SWAPPED ? k % 2 == 0 : k % 2;
 	float code = plumb_e2m1_to_f32((uint8_t)(byte >> 4 * high & 15)), scale, global = w->global;
@@ -483,7 +499,8 @@ static float fp8_with_fault(const struct plumb_weight *w, int64_t n, int64_t k)
 		b -= b > 0;
 	if (planted == ROWS_OF_ONE)
 		r = 0;
-	return code * scale_at(w, planted == SCALES_BY_COLUMN ? b * down + r : r * across + b, down * ((w->cols + 127) / 128));
+	return code *
+	       scale_at(w, planted == SCALES_BY_COLUMN ? b * down + r : r * across + b, down * ((w->cols + 127) / 128));
 }
 
 /* lm_head of a reader with the planted fault: what it decodes, times x in the declared order. */
@@ -497,7 +514,8 @@ static int with_fault(const struct plumb_env *env, const void *args)
 		abort();
 	for (int64_t n = 0; n < w.rows; n++)
 		for (int64_t k = 0; k < w.cols; k++)
-			v[n * w.cols + k] = a.w->format == PLUMB_NVFP4 ? nvfp4_with_fault(a.w, n, k) : fp8_with_fault(a.w, n, k);
+			v[n * w.cols + k] =
+			        a.w->format == PLUMB_NVFP4 ? nvfp4_with_fault(a.w, n, k) : fp8_with_fault(a.w, n, k);
 	w.data = v;
 	a.w = &w;
 	twin.device = NULL;
@@ -550,8 +568,8 @@ static const struct {
 };
 enum { READERS = sizeof readers / sizeof readers[0] };
 
-/* Cases of named places and random inputs: 131 rows at 2560 columns, or at 2561 + 16, none of which divides. Each bit is
- * compared, so a reader is told when one value is another. */
+/* Cases of named places and random inputs: 131 rows at 2560 columns, or at 2561 + 16, none of which divides. Each bit
+ * is compared, so a reader is told when one value is another. */
 START_TEST(faults_are_told)
 {
 	static const int64_t columns[] = {2560, 2577};
@@ -560,7 +578,8 @@ START_TEST(faults_are_told)
 		char text[OP_CASE_TEXT];
 		if (readers[_i].fault == SUBNORMALS_ZERO) { /* named places have none */
 			struct op_operand *o = op_case_operand(c, "w");
-			o->memory.data[(const unsigned char *)o->weight->data - o->memory.data + 5 * columns[odd] + 9] = 0x03;
+			o->memory.data[(const unsigned char *)o->weight->data - o->memory.data + 5 * columns[odd] + 9] =
+			        0x03;
 		}
 		op_case_seal(c);
 		planted = readers[_i].fault;
@@ -569,8 +588,8 @@ START_TEST(faults_are_told)
 		planted = NO_FAULT;
 		ck_assert_int_eq(plumb_device_forget(device[FIRST], &err), PLUMB_OK);
 		op_case_free(c);
-		ck_assert_msg(told == must, "%s, %s, %lld columns: %s", plumb_format_name(readers[_i].format), readers[_i].what,
-		        (long long)columns[odd], told ? text : "not told");
+		ck_assert_msg(told == must, "%s, %s, %lld columns: %s", plumb_format_name(readers[_i].format),
+		        readers[_i].what, (long long)columns[odd], told ? text : "not told");
 	}
 }
 END_TEST

@@ -64,8 +64,7 @@ static const struct promise {
 	int others;
 } promises[] = {
         {"release-bf16", {{0}}, 0},
-        {"release-fp8",
-                {{PLUMB_GROUP_NGRAM_TABLE, PLUMB_FP8_TABLE}, {PLUMB_GROUP_EXPERTS, PLUMB_FP8_BLOCK}}, 2},
+        {"release-fp8", {{PLUMB_GROUP_NGRAM_TABLE, PLUMB_FP8_TABLE}, {PLUMB_GROUP_EXPERTS, PLUMB_FP8_BLOCK}}, 2},
         {"release-nvfp4", {{PLUMB_GROUP_NGRAM_TABLE, PLUMB_FP8_TABLE}, {PLUMB_GROUP_EXPERTS, PLUMB_NVFP4}}, 2},
         {"served",
                 {{PLUMB_GROUP_NGRAM_TABLE, PLUMB_FP8_TABLE}, {PLUMB_GROUP_EXPERTS, PLUMB_NVFP4},
@@ -115,10 +114,11 @@ static int parse(const char *text, struct plumb_profile *p)
 START_TEST(test_every_field_is_read)
 {
 	struct plumb_profile p;
-	ck_assert_msg(parse("{\"version\": 1, \"groups\": {\"embed\": \"f16\", \"experts\": \"nvfp4\", \"index\": \"keep\","
-	                    "\"hc\": \"fp8_row\", \"lm_head\": \"fp8_block\", \"ngram_table\": \"fp8_table\"},"
-	                    "\"caches\": \"fp8\", \"state\": \"f16\", \"description\": \"a test\"}",
-	                      &p) == PLUMB_OK,
+	ck_assert_msg(
+	        parse("{\"version\": 1, \"groups\": {\"embed\": \"f16\", \"experts\": \"nvfp4\", \"index\": \"keep\","
+	              "\"hc\": \"fp8_row\", \"lm_head\": \"fp8_block\", \"ngram_table\": \"fp8_table\"},"
+	              "\"caches\": \"fp8\", \"state\": \"f16\", \"description\": \"a test\"}",
+	                &p) == PLUMB_OK,
 	        "%s", err.text);
 	ck_assert_str_eq(p.name, "mine");
 	ck_assert_str_eq(p.description, "a test");
@@ -159,7 +159,8 @@ static const struct {
         {TOP(", \"description\": 1"), "description"},
         {TOP(", \"description\": \"two\\nlines\""), "description"},
         {TOP(", \"description\": \"nai\\u0308ve\""), "description"},
-        {GROUPS("\"expert\": \"nvfp4\""), "groups.\"expert\" is no group of matrices, expected one of embed, ngram_table"},
+        {GROUPS("\"expert\": \"nvfp4\""),
+                "groups.\"expert\" is no group of matrices, expected one of embed, ngram_table"},
         {GROUPS("\"experts\": null"), "groups.experts is null"},
         {GROUPS("\"experts\": 4"), "groups.experts"},
         {GROUPS("\"experts\": [\"nvfp4\"]"), "groups.experts"},
@@ -205,6 +206,8 @@ START_TEST(test_lengths)
 	words[200] = '\0';
 	ck_assert_int_eq(plumb_profile_parse(TOP(""), strlen(TOP("")), words, &p, &err), PLUMB_OK);
 	ck_assert_uint_eq(strlen(p.name), sizeof p.name - 1);
+	ck_assert_int_eq(plumb_profile_parse(TOP(""), strlen(TOP("")), "d/a\033[m\xc3(.json", &p, &err), PLUMB_OK);
+	ck_assert_str_eq(p.name, "a?[m?(");
 }
 END_TEST
 
@@ -213,10 +216,11 @@ START_TEST(test_names_and_paths)
 	struct plumb_profile p;
 	char dir[SCRATCH_PATH], path[SCRATCH_PATH];
 	ck_assert_int_eq(plumb_profile_open("serve", &p, &err), PLUMB_BAD_INPUT);
-	ck_assert_msg(strstr(err.text, "'serve'") && strstr(err.text, "release-bf16, ") && strstr(err.text, "served"), "%s",
-	        err.text);
+	ck_assert_msg(strstr(err.text, "'serve'") && strstr(err.text, "release-bf16, ") && strstr(err.text, "served"),
+	        "%s", err.text);
 	ck_assert_int_eq(plumb_profile_open("", &p, &err), PLUMB_BAD_INPUT);
-	ck_assert_int_eq(plumb_profile_open("served.json", &p, &err), PLUMB_BAD_INPUT); /* a path, and there is no file */
+	ck_assert_int_eq(
+	        plumb_profile_open("served.json", &p, &err), PLUMB_BAD_INPUT); /* a path, and there is no file */
 	ck_assert_ptr_nonnull(strstr(err.text, "served.json"));
 	ck_assert_int_eq(plumb_profile_open("/nonexistent/served", &p, &err), PLUMB_BAD_INPUT);
 	ck_assert_ptr_nonnull(strstr(err.text, "/nonexistent/served"));
@@ -270,7 +274,8 @@ START_TEST(test_walk)
 	ck_assert_msg(plumb_checkpoint_open(walked[_i].dir, &ck, &err) == PLUMB_OK, "%s", err.text);
 	ck_assert_msg(plumb_shards_open(walked[_i].dir, &shards, &err) == PLUMB_OK, "%s", err.text);
 	struct plumb_model model = *plumb_checkpoint_model(ck);
-	struct seen seen = {.shards = shards, .times = calloc(shards->tensors, sizeof(int)), .prefix = walked[_i].prefix};
+	struct seen seen = {
+	        .shards = shards, .times = calloc(shards->tensors, sizeof(int)), .prefix = walked[_i].prefix};
 	ck_assert_int_eq(plumb_groups_walk(&model, see, &seen), PLUMB_OK);
 	for (size_t i = 0; i < shards->tensors; i++) {
 		const struct plumb_tensor *t = shards->tensor[i];
@@ -349,8 +354,8 @@ START_TEST(test_parts_of_the_release)
 	ck_assert_int_eq(bf16.group[PLUMB_GROUP_EMBED].token, 5120);
 	ck_assert_int_eq(bf16.group[PLUMB_GROUP_NGRAM_TABLE].resident, 320001536LL * 160 * 2);
 	ck_assert_int_eq(nvfp4.group[PLUMB_GROUP_EXPERTS].resident, 48LL * 512 * 2764800);
-	/* the whole of the BF16 repository's text model: 359 999 962 848 B less the draft model (2.6 B parameters) and the
-	 * vision tower (0.45 B) */
+	/* the whole of the BF16 repository's text model: 359 999 962 848 B less the draft model (2.6 B parameters) and
+	 * the vision tower (0.45 B) */
 	ck_assert(bf16.all.resident > 353500000000 && bf16.all.resident < 354500000000);
 }
 END_TEST

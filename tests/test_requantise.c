@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A model held as a profile asks, and the scan of all weights: values and bytes against the quantiser and decoder applied
- * to whole matrices, what may not change, mixed experts, and every number that no format can hold. */
+/* A model held as a profile asks, and the scan of all weights: values and bytes against the quantiser and decoder
+ * applied to whole matrices, what may not change, mixed experts, and every number that no format can hold. */
 #include <check.h>
 #include <math.h>
 #include <omp.h>
@@ -28,7 +28,8 @@ static struct plumb_requantised *result;
 static struct plumb_model *opened(const char *dir)
 {
 	ck_assert_msg(plumb_checkpoint_open(dir, &checkpoint, &err) == PLUMB_OK, "%s", err.text);
-	return (struct plumb_model *)(uintptr_t)plumb_checkpoint_model(checkpoint); /* tests put other weights into it */
+	return (struct plumb_model *)(uintptr_t)plumb_checkpoint_model(
+	        checkpoint); /* tests put other weights into it */
 }
 
 static void closed(void)
@@ -63,7 +64,8 @@ static const struct plumb_model *apply(const struct plumb_model *m, const struct
 	return plumb_requantised_model(result);
 }
 
-static void expect_refused(const struct plumb_model *m, const struct plumb_profile *p, const char *name, const char *what)
+static void expect_refused(
+        const struct plumb_model *m, const struct plumb_profile *p, const char *name, const char *what)
 {
 	struct plumb_requantised *r = NULL;
 	ck_assert_int_eq(plumb_profile_apply(m, p, NULL, &r, &err), PLUMB_BAD_INPUT);
@@ -96,7 +98,8 @@ static struct flat *flat_of(const struct plumb_model *m, bool vectors)
 	struct flat *f = calloc(1, sizeof *f);
 	struct plumb_model copy = *m;
 	ck_assert_ptr_nonnull(f);
-	ck_assert_int_eq(vectors ? plumb_vectors_walk(&copy, flatten, f) : plumb_groups_walk(&copy, flatten, f), PLUMB_OK);
+	ck_assert_int_eq(
+	        vectors ? plumb_vectors_walk(&copy, flatten, f) : plumb_groups_walk(&copy, flatten, f), PLUMB_OK);
 	return f;
 }
 
@@ -109,9 +112,10 @@ static float *values_of(const struct plumb_weight *w)
 	return v;
 }
 
-/* The changed matrix holds, byte for byte, what the quantiser makes of the source's values as one piece. global: 0, or the
- * scale of a table that the matrix is a part of. */
-static void expect_quantised(const char *name, const struct plumb_weight *from, const struct plumb_weight *to, float global)
+/* The changed matrix holds, byte for byte, what the quantiser makes of the source's values as one piece. global: 0, or
+ * the scale of a table that the matrix is a part of. */
+static void expect_quantised(
+        const char *name, const struct plumb_weight *from, const struct plumb_weight *to, float global)
 {
 	struct plumb_weight want = {.format = to->format,
 	        .rows = from->rows,
@@ -119,7 +123,8 @@ static void expect_quantised(const char *name, const struct plumb_weight *from, 
 	        .scale_format = plumb_profile_scale_format(to->format),
 	        .global = global};
 	float *v = values_of(from);
-	unsigned char *data = malloc(plumb_weight_data_bytes(&want)), *scale = malloc(plumb_weight_scale_bytes(&want) + 1);
+	unsigned char *data = malloc(plumb_weight_data_bytes(&want)),
+	              *scale = malloc(plumb_weight_scale_bytes(&want) + 1);
 	ck_assert_int_eq(plumb_quantise(v, &want, data, scale, &err), PLUMB_OK);
 	ck_assert_int_eq(to->rows, from->rows);
 	ck_assert_int_eq(to->cols, from->cols);
@@ -127,8 +132,8 @@ static void expect_quantised(const char *name, const struct plumb_weight *from, 
 	        (double)to->global, (double)want.global);
 	ck_assert_msg(memcmp(to->data, data, plumb_weight_data_bytes(&want)) == 0, "%s: other codes", name);
 	ck_assert_msg(plumb_weight_scale_bytes(&want) == 0 || to->scale_format == want.scale_format, "%s", name);
-	ck_assert_msg(plumb_weight_scale_bytes(&want) == 0 ||
-	                      memcmp(to->scale, scale, plumb_weight_scale_bytes(&want)) == 0,
+	ck_assert_msg(
+	        plumb_weight_scale_bytes(&want) == 0 || memcmp(to->scale, scale, plumb_weight_scale_bytes(&want)) == 0,
 	        "%s: other scales", name);
 	free(v);
 	free(data);
@@ -195,7 +200,8 @@ static void expect_profile(const struct plumb_model *m, const struct plumb_profi
 	free(same);
 }
 
-/* Every profile that ships, from each of the golden checkpoints, which hold bf16, nvfp4, fp8 blocks and an fp8 table. */
+/* Every profile that ships, from each of the golden checkpoints, which hold bf16, nvfp4, fp8 blocks and an fp8 table.
+ */
 START_TEST(profiles_of_checkpoints)
 {
 	static const char *const dirs[] = {TINY, TINY_NVFP4, TINY_FP8};
@@ -231,7 +237,8 @@ START_TEST(panels)
 	struct plumb_model *m = opened(dir);
 	static const char *const heads[] = {"nvfp4", "fp8_block", "fp8_row", "f16", "f32"};
 	char groups[128];
-	snprintf(groups, sizeof groups, "\"embed\": \"fp8_table\", \"lm_head\": \"%s\", \"ngram_table\": \"fp8_table\"", heads[_i]);
+	snprintf(groups, sizeof groups, "\"embed\": \"fp8_table\", \"lm_head\": \"%s\", \"ngram_table\": \"fp8_table\"",
+	        heads[_i]);
 	struct plumb_profile p = profile_of(groups);
 	ck_assert_int_gt(cfg.vocab * cfg.hidden, 1 << 20); /* more than a panel */
 	for (int threads = 1; threads <= 5; threads += 2) {
@@ -291,7 +298,8 @@ START_TEST(mixed_experts)
 {
 	struct plumb_model *m = opened(TINY_FP8);
 	struct plumb_profile p = profile_of("\"experts\": \"fp8_block\"");
-	enum plumb_format stored = m->layer[0].moe.gate[0].scale_format, unlike = stored == PLUMB_F32 ? PLUMB_BF16 : PLUMB_F32;
+	enum plumb_format stored = m->layer[0].moe.gate[0].scale_format,
+	                  unlike = stored == PLUMB_F32 ? PLUMB_BF16 : PLUMB_F32;
 
 	apply(m, &p); /* all alike, whatever the scales: nothing to do */
 	for (int g = 0; g < PLUMB_GROUP_COUNT; g++)
@@ -304,7 +312,8 @@ START_TEST(mixed_experts)
 	expect_uniform(made, PLUMB_FP8_BLOCK, PLUMB_BF16);
 	const struct plumb_requantised_group *sum = &plumb_requantised_groups(result)[PLUMB_GROUP_EXPERTS];
 	ck_assert_int_eq(sum->changed, stored == PLUMB_BF16 ? 2 : sum->matrices);
-	ck_assert(sum->from[PLUMB_BF16] && sum->from[PLUMB_NVFP4] && sum->from[PLUMB_FP8_BLOCK] == (stored != PLUMB_BF16));
+	ck_assert(sum->from[PLUMB_BF16] && sum->from[PLUMB_NVFP4] &&
+	          sum->from[PLUMB_FP8_BLOCK] == (stored != PLUMB_BF16));
 	expect_quantised("gate", &m->layer[1].moe.gate[3], &made->layer[1].moe.gate[3], 0.0f);
 	expect_quantised("down", &m->layer[2].moe.down[0], &made->layer[2].moe.down[0], 0.0f);
 
@@ -332,23 +341,24 @@ static struct plumb_weight poked(const struct plumb_weight *w, int64_t n, int64_
 
 START_TEST(no_numbers)
 {
-	static const char *const groups[] = {"\"experts\": \"nvfp4\"", "\"experts\": \"fp8_row\"", "\"experts\": \"fp8_block\"",
-	        "\"experts\": \"bf16\"", "\"experts\": \"f16\""};
+	static const char *const groups[] = {"\"experts\": \"nvfp4\"", "\"experts\": \"fp8_row\"",
+	        "\"experts\": \"fp8_block\"", "\"experts\": \"bf16\"", "\"experts\": \"f16\""};
 	static const float values[] = {NAN, INFINITY, -INFINITY};
 	struct plumb_model *m = opened(TINY);
 	struct plumb_profile p = profile_of(groups[_i / 3]);
 	struct plumb_weight *w = &m->layer[2].moe.down[9], stored = *w;
 
 	*w = poked(&stored, 17, 5, values[_i % 3]);
-	expect_refused(m, &p, "layers.2.mlp.experts.9.down_proj: element [17, 5], stored as f32, is ",
-	        _i % 3 ? "inf" : "nan");
+	expect_refused(
+	        m, &p, "layers.2.mlp.experts.9.down_proj: element [17, 5], stored as f32, is ", _i % 3 ? "inf" : "nan");
 	w = &m->layer[1].moe.gate[15]; /* of two, the first in the order of the model, on any number of threads */
 	*w = poked(w, 3, 4, NAN);
 	for (int threads = 1; threads < 8; threads++) {
 		omp_set_num_threads(threads);
 		expect_refused(m, &p, "layers.1.mlp.experts.15.gate_proj: element [3, 4]", "expected a finite number");
 	}
-	p = profile_of("\"experts\": \"keep\", \"shared\": \"nvfp4\""); /* a matrix that is not touched is not looked at */
+	p = profile_of(
+	        "\"experts\": \"keep\", \"shared\": \"nvfp4\""); /* a matrix that is not touched is not looked at */
 	apply(m, &p);
 }
 END_TEST
@@ -362,12 +372,12 @@ START_TEST(largest_numbers)
 		bool fits;
 	} edges[] = {
 	        {"\"lm_head\": \"f16\"", 65504.0f, true},
-	        {"\"lm_head\": \"f16\"", 0x1.ffdffep15f, true},   /* the last below the middle to the next binade */
+	        {"\"lm_head\": \"f16\"", 0x1.ffdffep15f, true}, /* the last below the middle to the next binade */
 	        {"\"lm_head\": \"f16\"", -0x1.ffdffep15f, true},
-	        {"\"lm_head\": \"f16\"", 65520.0f, false},        /* the middle */
+	        {"\"lm_head\": \"f16\"", 65520.0f, false}, /* the middle */
 	        {"\"lm_head\": \"f16\"", -1e30f, false},
 	        {"\"lm_head\": \"bf16\"", 0x1.fefffep127f, true},
-	        {"\"lm_head\": \"bf16\"", 0x1.ffp127f, false},    /* the middle */
+	        {"\"lm_head\": \"bf16\"", 0x1.ffp127f, false}, /* the middle */
 	        {"\"lm_head\": \"fp8_row\"", 3e38f, true},
 	        {"\"lm_head\": \"fp8_block\"", -0x1.fffffep127f, true},
 	        {"\"lm_head\": \"nvfp4\"", 0x1.fffffep127f, true},
@@ -382,7 +392,8 @@ START_TEST(largest_numbers)
 		if (edges[i].fits) {
 			float back;
 			plumb_weight_row(&apply(m, &p)->lm_head, 3, 2, 1, &back);
-			ck_assert_msg(isfinite(back) && back * edges[i].value > 0, "%s: %g", edges[i].group, (double)back);
+			ck_assert_msg(
+			        isfinite(back) && back * edges[i].value > 0, "%s: %g", edges[i].group, (double)back);
 		} else {
 			expect_refused(m, &p, "lm_head: element [3, 2] is ", "beyond the largest number");
 		}
@@ -422,8 +433,9 @@ START_TEST(report)
 	ck_assert_int_eq(watch.done, watch.total);
 	ck_assert_str_eq(plumb_requantised_profile(result), "served");
 	plumb_requantised_show(result, text, sizeof text);
-	ck_assert_msg(strstr(text, "served: ngram_table bf16 -> fp8_table, 4 matrices; attention bf16 -> nvfp4, 4 matrices; "
-	                           "experts bf16 -> nvfp4, 192 matrices; shared bf16 -> nvfp4, 12 matrices; ") == text,
+	ck_assert_msg(
+	        strstr(text, "served: ngram_table bf16 -> fp8_table, 4 matrices; attention bf16 -> nvfp4, 4 matrices; "
+	                     "experts bf16 -> nvfp4, 192 matrices; shared bf16 -> nvfp4, 12 matrices; ") == text,
 	        "%s", text);
 	plumb_requantised_show(result, text, 20); /* no more than fits */
 	ck_assert_str_eq(text, "served: ngram_table");
@@ -441,8 +453,8 @@ static void scan_finds(const struct plumb_model *m, const char *first, const cha
 	for (int threads = 1; threads < 5; threads++) {
 		omp_set_num_threads(threads);
 		ck_assert_int_eq(plumb_model_scan(m, NULL, &values, &err), PLUMB_BAD_INPUT);
-		ck_assert_msg(strstr(err.text, first) == err.text && strstr(err.text, count), "'%s' does not say '%s', '%s'",
-		        err.text, first, count);
+		ck_assert_msg(strstr(err.text, first) == err.text && strstr(err.text, count),
+		        "'%s' does not say '%s', '%s'", err.text, first, count);
 		ck_assert_ptr_null(strchr(err.text, '\n'));
 	}
 }
@@ -488,8 +500,9 @@ START_TEST(scan_names)
 	int64_t groups = (w->cols + 15) / 16;
 
 	own(w, true)[5 * groups + 1] = 0x7f;
-	scan_finds(m, "tensor layers.2.mlp.experts.11.up_proj (nvfp4): row 5, column 16 is no finite number: the scale of "
-	              "columns 16 on has code 0x7f, which is NaN; 16 such values in 1 tensor, expected none",
+	scan_finds(m,
+	        "tensor layers.2.mlp.experts.11.up_proj (nvfp4): row 5, column 16 is no finite number: the scale of "
+	        "columns 16 on has code 0x7f, which is NaN; 16 such values in 1 tensor, expected none",
 	        "");
 	m->layer[3].moe.down[2].global = 3e38f;
 	memset(own(&m->layer[3].moe.down[2], true), 0x7e, 1); /* 448 * 3e38; a code of 0 makes NaN of it, others Inf */
@@ -497,8 +510,9 @@ START_TEST(scan_names)
 
 	w = &m->layer[1].ple->table[2]; /* parts of the table come before the experts of later layers */
 	own(w, false)[3 * w->cols + 1] = 0xff;
-	scan_finds(m, "tensor layers.1.ple.ple_embedding.ngram_embedding.shard_2 (fp8_table): row 3, column 1 is no finite "
-	              "number: its code is 0xff, which is NaN",
+	scan_finds(m,
+	        "tensor layers.1.ple.ple_embedding.ngram_embedding.shard_2 (fp8_table): row 3, column 1 is no finite "
+	        "number: its code is 0xff, which is NaN",
 	        "3 tensors");
 
 	closed();
@@ -506,8 +520,9 @@ START_TEST(scan_names)
 	m = opened(TINY_FP8);
 	w = &m->layer[0].moe.gate[0];
 	own(w, false)[w->cols + 2] = 0x7f;
-	scan_finds(m, "tensor layers.0.mlp.experts.0.gate_proj (fp8_block): row 1, column 2 is no finite number: its code is "
-	              "0x7f",
+	scan_finds(m,
+	        "tensor layers.0.mlp.experts.0.gate_proj (fp8_block): row 1, column 2 is no finite number: its code is "
+	        "0x7f",
 	        "1 such value in 1 tensor");
 	own(w, false)[w->cols + 2] = 0x7e;
 	float *scales = (float *)(void *)(pool + used);
@@ -536,10 +551,11 @@ START_TEST(scan_vectors)
 		struct plumb_weight stored = *every[i];
 		used = 0;
 		ck_assert_int_eq(stored.format, PLUMB_BF16);
-		memcpy(own(every[i], false) + plumb_weight_data_bytes(&stored) - 2, &bad[i % 4], 2); /* the last value */
+		memcpy(own(every[i], false) + plumb_weight_data_bytes(&stored) - 2, &bad[i % 4],
+		        2); /* the last value */
 		char what[128];
-		snprintf(what, sizeof what, "row %lld, column %lld is no finite number: it is ", (long long)stored.rows - 1,
-		        (long long)stored.cols - 1);
+		snprintf(what, sizeof what, "row %lld, column %lld is no finite number: it is ",
+		        (long long)stored.rows - 1, (long long)stored.cols - 1);
 		scan_finds(m, "tensor ", what);
 		for (int j = 0; j < count; j++)
 			if (f->w[j].data == stored.data)

@@ -164,7 +164,9 @@ static int prepare_model(const struct set_options *o, struct session *s, struct 
 	watch.done = watch.total = 0;
 	status = plumb_profile_open(o->profile, &s->profile, err);
 	if (status == PLUMB_OK && (!s->profile.keep_caches || !s->profile.keep_state))
-		status = plumb_fail(err, PLUMB_BAD_INPUT, "profile %s: caches and state other than the policy's are not built, expected keep", s->profile.name);
+		status = plumb_fail(err, PLUMB_BAD_INPUT,
+			"profile %s asks for caches or state other than the policy's, which no command takes yet: expected keep",
+			s->profile.name);
 	if (status == PLUMB_OK)
 		status = plumb_profile_apply(s->model, &s->profile, &watch, &s->requantised, &why);
 	progress_end(&progress);
