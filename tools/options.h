@@ -49,6 +49,8 @@ int options_parse(const struct command *command, const struct option *table, int
 /* What every command that runs a decoder takes. */
 struct set_options {
 	const char *checkpoint;
+	const char *profile;   /* name or file; NULL: as stored */
+	bool scan;
 	const char *set;       /* ref, opt */
 	const char *device;    /* simt, cuda */
 	const char *mode;      /* oracle, twin */
@@ -68,6 +70,9 @@ struct set_options {
 /* The options of struct set_options, to be put into a command's table. */
 #define SET_OPTIONS(s)                                                                                                 \
 	{"--checkpoint", "DIR", OPTION_TEXT, &(s)->checkpoint, "checkpoint folder: config.json and safetensors"},      \
+		{"--profile", "NAME|FILE", OPTION_TEXT, &(s)->profile,                                                 \
+			"hold the weights in these number formats: 'plumb list profiles'"},                            \
+		{"--scan", NULL, OPTION_FLAG, &(s)->scan, "read all weights first: every code must be a number"},      \
 		{"--set", "ref|opt", OPTION_TEXT, &(s)->set, "which set of functions runs (default ref)"},             \
 		{"--device", "simt|cuda", OPTION_TEXT, &(s)->device,                                                   \
 			"where the opt set runs (default simt, the CPU)"},                                             \

@@ -5,8 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/scan.h"
 #include "ref/ref.h"
 #include "ref/twin/twin.h"
+#include "tools/progress.h"
 
 /* The functions that the words ref and opt stand for. */
 struct bindings {
@@ -65,6 +67,18 @@ static int make_guard(const struct set_options *o, struct session *s, struct plu
 	if (status == PLUMB_OK)
 		s->runner = plumb_guard_runner(s->guard);
 	return status;
+}
+
+int session_formats(const struct session *s, const struct set_options *o, struct plumb_decoder_options *out,
+	struct plumb_error *err)
+{
+	if (o->profile && !s->profile.keep_caches) {
+		out->own_caches = true;
+		out->caches = s->profile.caches;
+	}
+	if (o->profile && !s->profile.keep_state)
+		out->state = s->profile.state;
+	return options_formats(o, out, err);
 }
 
 const struct plumb_runner *session_runner(const struct session *s)
@@ -142,6 +156,42 @@ static void describe(const struct set_options *o, struct session *s)
 		strncat(s->describes, "; guarded", sizeof s->describes - strlen(s->describes) - 1);
 }
 
+static void show_step(void *self, int64_t done, int64_t total)
+{
+	progress_step(self, done / 1000, total / 1000, "thousand weights");
+}
+
+/* All weights are numbers, if asked; then the model as the profile wants it. */
+static int prepare_model(const struct set_options *o, struct session *s, struct plumb_error *err)
+{
+	struct progress progress;
+	struct plumb_watch watch = {.step = show_step, .self = &progress};
+	struct plumb_error why = {""};
+	int status = PLUMB_OK;
+
+	s->scanned = -1;
+	if (o->scan) {
+		progress_begin(&progress, true, "scanning");
+		status = plumb_model_scan(s->model, &watch, &s->scanned, &why);
+		progress_end(&progress);
+		if (status != PLUMB_OK)
+			return plumb_fail(err, (enum plumb_status)status, "%s: %s", o->checkpoint, why.text);
+	}
+	if (!o->profile)
+		return PLUMB_OK;
+	progress_begin(&progress, true, "requantising");
+	watch.done = watch.total = 0;
+	status = plumb_profile_open(o->profile, &s->profile, err);
+	if (status == PLUMB_OK)
+		status = plumb_profile_apply(s->model, &s->profile, &watch, &s->requantised, &why);
+	progress_end(&progress);
+	if (status == PLUMB_OK)
+		s->model = plumb_requantised_model(s->requantised);
+	else if (why.text[0])
+		status = plumb_fail(err, (enum plumb_status)status, "%s, for profile %s: %s", o->checkpoint, s->profile.name, why.text);
+	return status;
+}
+
 int session_open(const struct set_options *o, struct session *s, struct plumb_error *err)
 {
 	struct bindings bindings = {{0}, {0}};
@@ -161,7 +211,9 @@ int session_open(const struct set_options *o, struct session *s, struct plumb_er
 	if (status != PLUMB_OK)
 		return status;
 	s->model = plumb_checkpoint_model(s->checkpoint);
-	status = plumb_plan_create(&s->model->cfg, base, &s->plan, err);
+	status = prepare_model(o, s, err);
+	if (status == PLUMB_OK)
+		status = plumb_plan_create(&s->model->cfg, base, &s->plan, err);
 	for (int i = 0; i < o->op.count && status == PLUMB_OK; i++)
 		status = bind_op(s, o->op.item[i], &bindings, err);
 	s->all_opt = o->set && strcmp(o->set, "opt") == 0 && o->op.count == 0;
@@ -177,6 +229,7 @@ void session_close(struct session *s)
 	plumb_plan_free(&s->plan);
 	plumb_guard_destroy(s->guard);
 	plumb_device_close(s->device); /* before the model: it holds copies by host address */
+	plumb_requantised_free(s->requantised);
 	plumb_checkpoint_close(s->checkpoint);
 	memset(s, 0, sizeof *s);
 }

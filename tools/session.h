@@ -5,12 +5,17 @@
 
 #include "core/checkpoint.h"
 #include "core/decoder.h"
+#include "core/profile.h"
+#include "core/requantise.h"
 #include "opt/device.h"
 #include "opt/guard.h"
 #include "tools/options.h"
 
 struct session {
 	struct plumb_checkpoint *checkpoint;
+	struct plumb_profile profile;             /* where one is named */
+	struct plumb_requantised *requantised;    /* NULL: held as stored */
+	int64_t scanned;                          /* values; -1: not asked for */
 	const struct plumb_model *model;
 	struct plumb_plan plan;
 	struct plumb_device *device;   /* NULL: nothing runs from the opt set */
@@ -23,6 +28,10 @@ struct session {
 /* Open what the options name. Released by session_close also after an error. */
 int session_open(const struct set_options *options, struct session *out, struct plumb_error *err);
 void session_close(struct session *session);
+
+/* Formats of caches and state: the profile's, then what --kv-format and --state-format say. */
+int session_formats(const struct session *session, const struct set_options *options, struct plumb_decoder_options *out,
+	struct plumb_error *err);
 
 /* What a decoder of this session runs through: the guard's runner, or NULL. */
 const struct plumb_runner *session_runner(const struct session *session);
