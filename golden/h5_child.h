@@ -33,11 +33,12 @@ struct plumb_h5_attribute_message {
 	double real;
 };
 
-/* To the child: read the entry of this position in the order of its ENTRY messages. The child ends when the socket
- * does. */
+/* To the child: read rows of the entry of this position in the order of its ENTRY messages; rows as plumb_h5_rows counts
+ * them, count -1: all. The child ends when the socket does. */
 struct plumb_h5_request {
 	uint32_t entry;
 	int32_t want; /* enum plumb_h5_want */
+	int64_t first, count;
 };
 
 /* As what values are asked for. */

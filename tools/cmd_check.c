@@ -16,13 +16,6 @@ struct check_command {
 	bool verbose, quiet, no_colour, digest, bounds;
 };
 
-/* transformers on the CPU breaks ties as torch.topk does. */
-static enum plumb_ties producer_ties(const char *producer)
-{
-	return producer && strstr(producer, "transformers") && strstr(producer, "CPU") ? PLUMB_TIES_TORCH
-										     : PLUMB_TIES_LOWER;
-}
-
 static int views_of(const char *text, bool wanted[2], struct plumb_error *err)
 {
 	bool both = !text || strcmp(text, "both") == 0;
@@ -81,7 +74,7 @@ static int compare_and_report(const struct check_command *c, const char *path, s
 	if (status == PLUMB_OK)
 		status = options_policy(&c->set, &o.policy, err);
 	if (status == PLUMB_OK)
-		status = options_ties(&c->set, producer_ties(producer), &o.ties, err);
+		status = options_ties(&c->set, plumb_golden_ties(golden), &o.ties, err);
 	if (status == PLUMB_OK)
 		status = session_formats(session, &c->set, &o.formats, err);
 	report.other_formats = o.formats.state != PLUMB_F32 ||
@@ -146,6 +139,8 @@ static int run(int argc, char **argv)
 		status = report_paths(&c, operand[0], &err);
 	if (status == PLUMB_OK)
 		status = plumb_golden_open(operand[0], &golden, &err);
+	if (status == PLUMB_OK && !c.set.policy && !plumb_golden_has_run(golden, PLUMB_POLICY_F32))
+		c.set.policy = "bf16"; /* the only run there is */
 	if (status == PLUMB_OK)
 		status = plumb_tolerances_read(c.tolerances, &tolerances, &err);
 	if (status == PLUMB_OK)
