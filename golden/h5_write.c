@@ -30,7 +30,10 @@ struct plumb_h5_stream {
 	char *name;
 	hid_t dataset, memory;
 	int rank;
-	hsize_t dim[PLUMB_H5_RANK]; /* of one chunk; dim[0]: rows of it */
+	int axis;                   /* along which its rows lie */
+	bool grows;
+	int64_t most;               /* rows that it ends with, when it does not grow */
+	hsize_t dim[PLUMB_H5_RANK]; /* of one chunk; dim[axis]: rows of it */
 	int64_t row_bytes, rows;    /* rows: appended so far */
 	int64_t held;               /* of these, in the buffer */
 	char *buffer;               /* (dim[0], row) */
@@ -418,35 +421,32 @@ static void stream_free(struct plumb_h5_stream *s)
 	free(s);
 }
 
-int plumb_h5_stream(struct plumb_h5_writer *w, const char *name, enum plumb_h5_store type, int rank, const int64_t *dim,
-	enum plumb_h5_pack pack, struct plumb_h5_stream **out, struct plumb_error *err)
+/* A stream whose rows lie along axis; size: of the dataset, row: elements of one. */
+static int open_stream(struct plumb_h5_writer *w, const char *name, enum plumb_h5_store type, int rank, const hsize_t *size,
+	struct plumb_h5_stream like, int64_t row, enum plumb_h5_pack pack, struct plumb_h5_stream **out, struct plumb_error *err)
 {
-	hsize_t size[PLUMB_H5_RANK] = {0};
 	struct plumb_h5_stream *s;
-	int64_t value_bytes, row;
-	int status = check_call(w, name, type, 1, rank, dim, 1, &row, err);
+	int64_t value_bytes = (int64_t)H5Tget_size(file_type(type)), rows;
 
 	*out = NULL;
-	if (status != PLUMB_OK)
-		return status;
 	if (row < 1)
 		return fail(w, err, name, "rows of no values, expected at least one value");
-	value_bytes = (int64_t)H5Tget_size(file_type(type));
 	s = calloc(1, sizeof *s);
 	if (!s || row > INT32_MAX / value_bytes) {
 		free(s);
 		return fail(w, err, name, s ? "rows of 2 GiB or more" : "out of memory");
 	}
+	*s = like;
 	s->writer = w;
 	s->rank = rank;
 	s->memory = memory_type(type);
 	s->row_bytes = row * value_bytes;
-	for (int i = 1; i < rank; i++)
-		s->dim[i] = size[i] = (hsize_t)dim[i];
-	s->dim[0] = s->row_bytes < CHUNK_BYTES ? (hsize_t)(CHUNK_BYTES / s->row_bytes) : 1;
+	rows = s->row_bytes < CHUNK_BYTES ? CHUNK_BYTES / s->row_bytes : 1;
+	memcpy(s->dim, size, sizeof s->dim);
+	s->dim[s->axis] = (hsize_t)(s->grows || rows < s->most ? rows : s->most);
 	s->name = strdup(name);
-	s->buffer = malloc((size_t)s->row_bytes * s->dim[0]);
-	s->dataset = s->name && s->buffer ? create_dataset(w, name, type, rank, size, true, s->dim, pack, err) : -1;
+	s->buffer = malloc((size_t)s->row_bytes * s->dim[s->axis]);
+	s->dataset = s->name && s->buffer ? create_dataset(w, name, type, rank, size, s->grows, s->dim, pack, err) : -1;
 	if (s->dataset < 0) {
 		stream_free(s);
 		return w->failed.text[0] ? failed_before(w, err) : fail(w, err, name, "out of memory");
@@ -455,6 +455,40 @@ int plumb_h5_stream(struct plumb_h5_writer *w, const char *name, enum plumb_h5_s
 	w->stream = s;
 	*out = s;
 	return PLUMB_OK;
+}
+
+int plumb_h5_stream(struct plumb_h5_writer *w, const char *name, enum plumb_h5_store type, int rank, const int64_t *dim,
+	enum plumb_h5_pack pack, struct plumb_h5_stream **out, struct plumb_error *err)
+{
+	hsize_t size[PLUMB_H5_RANK] = {0};
+	int64_t row;
+	int status = check_call(w, name, type, 1, rank, dim, 1, &row, err);
+
+	*out = NULL;
+	if (status != PLUMB_OK)
+		return status;
+	for (int i = 1; i < rank; i++)
+		size[i] = (hsize_t)dim[i];
+	return open_stream(w, name, type, rank, size, (struct plumb_h5_stream){.grows = true}, row, pack, out, err);
+}
+
+int plumb_h5_pieces(struct plumb_h5_writer *w, const char *name, enum plumb_h5_store type, int rank, const int64_t *dim,
+	enum plumb_h5_pack pack, struct plumb_h5_stream **out, struct plumb_error *err)
+{
+	hsize_t size[PLUMB_H5_RANK] = {0};
+	struct plumb_h5_stream like = {.grows = false};
+	int64_t count;
+	int status = check_call(w, name, type, 1, rank, dim, 0, &count, err);
+
+	*out = NULL;
+	if (status != PLUMB_OK)
+		return status;
+	for (int i = 0; i < rank; i++)
+		size[i] = (hsize_t)dim[i];
+	while (like.axis < rank - 1 && dim[like.axis] == 1)
+		like.axis++;
+	like.most = dim[like.axis];
+	return open_stream(w, name, type, rank, size, like, count > 0 ? count / like.most : 0, pack, out, err);
 }
 
 /* Bring the held rows to the file. */
@@ -467,11 +501,11 @@ static int flush_rows(struct plumb_h5_stream *s, struct plumb_error *err)
 	if (s->held == 0)
 		return PLUMB_OK;
 	memcpy(size, s->dim, sizeof size);
-	size[0] = (hsize_t)s->rows;
-	start[0] = (hsize_t)(s->rows - s->held);
-	if (H5Dset_extent(s->dataset, size) < 0)
+	size[s->axis] = (hsize_t)s->rows;
+	start[s->axis] = (hsize_t)(s->rows - s->held);
+	if (s->grows && H5Dset_extent(s->dataset, size) < 0)
 		return fail_hdf5(s->writer, err, s->name);
-	size[0] = (hsize_t)s->held;
+	size[s->axis] = (hsize_t)s->held;
 	space = H5Dget_space(s->dataset);
 	memory = H5Screate_simple(s->rank, size, NULL);
 	if (space < 0 || memory < 0 || H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, size, NULL) < 0 ||
@@ -488,15 +522,17 @@ int plumb_h5_append(struct plumb_h5_stream *s, int64_t rows, const void *values,
 	const char *from = values;
 	int status = failed_before(s->writer, err);
 
+	if (status == PLUMB_OK && !s->grows && rows > s->most - s->rows)
+		status = fail(s->writer, err, s->name, "more rows than its shape has");
 	while (status == PLUMB_OK && rows > 0) {
-		int64_t room = (int64_t)s->dim[0] - s->held, n = rows < room ? rows : room;
+		int64_t room = (int64_t)s->dim[s->axis] - s->held, n = rows < room ? rows : room;
 
 		memcpy(s->buffer + s->held * s->row_bytes, from, (size_t)(n * s->row_bytes));
 		from += n * s->row_bytes;
 		rows -= n;
 		s->held += n;
 		s->rows += n;
-		if (s->held == (int64_t)s->dim[0])
+		if (s->held == (int64_t)s->dim[s->axis])
 			status = flush_rows(s, err);
 	}
 	return status;
@@ -559,20 +595,42 @@ int plumb_h5_put_real(struct plumb_h5_writer *w, const char *object, const char 
 	return put_attribute(w, object, name, H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, &value, err);
 }
 
+/* Close the first stream of the list. */
+static int end_first(struct plumb_h5_writer *w, struct plumb_error *err)
+{
+	struct plumb_h5_stream *s = w->stream;
+	int status = failed_before(w, err);
+
+	if (status == PLUMB_OK)
+		status = flush_rows(s, err);
+	if (status == PLUMB_OK && !s->grows && s->rows != s->most)
+		fail(w, err, s->name, "fewer rows than its shape has");
+	status = close_dataset(w, s->dataset, s->name, err);
+	w->stream = s->next;
+	stream_free(s);
+	return status;
+}
+
+int plumb_h5_end(struct plumb_h5_stream *stream, struct plumb_error *err)
+{
+	struct plumb_h5_writer *w = stream->writer;
+	struct plumb_h5_stream **link = &w->stream;
+
+	while (*link != stream)
+		link = &(*link)->next;
+	*link = stream->next;
+	stream->next = w->stream;
+	w->stream = stream;
+	return end_first(w, err);
+}
+
 /* Close whatever is open, in a failed writer too. */
 static int close_file(struct plumb_h5_writer *w, struct plumb_error *err)
 {
 	int status = failed_before(w, err);
 
-	while (w->stream) {
-		struct plumb_h5_stream *s = w->stream;
-
-		if (status == PLUMB_OK)
-			status = flush_rows(s, err);
-		status = close_dataset(w, s->dataset, s->name, err);
-		w->stream = s->next;
-		stream_free(s);
-	}
+	while (w->stream)
+		status = end_first(w, err);
 	if (w->file >= 0 && H5Fflush(w->file, H5F_SCOPE_GLOBAL) < 0) {
 		status = fail_hdf5(w, err, "");
 		write_nowhere(w);

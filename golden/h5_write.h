@@ -66,6 +66,14 @@ int plumb_h5_stream(struct plumb_h5_writer *writer, const char *name, enum plumb
 	const int64_t *dim, enum plumb_h5_pack pack, struct plumb_h5_stream **out, struct plumb_error *err);
 int plumb_h5_append(struct plumb_h5_stream *stream, int64_t rows, const void *values, struct plumb_error *err);
 
+/* The same for a dataset whose shape is known, all of dim: its rows lie along the first axis longer than 1, as
+ * plumb_h5_rows counts them (a mask [1, T, T] is appended in rows of T), and all of them must come. */
+int plumb_h5_pieces(struct plumb_h5_writer *writer, const char *name, enum plumb_h5_store type, int rank,
+	const int64_t *dim, enum plumb_h5_pack pack, struct plumb_h5_stream **out, struct plumb_error *err);
+
+/* End a stream before plumb_h5_commit would: its memory is released. */
+int plumb_h5_end(struct plumb_h5_stream *stream, struct plumb_error *err);
+
 /* Rows appended so far. */
 int64_t plumb_h5_stream_rows(const struct plumb_h5_stream *stream);
 

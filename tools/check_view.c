@@ -432,6 +432,8 @@ static void find_missing(struct check_run *run)
 			const struct plumb_golden_source *s = &plumb_golden_sources[i];
 			char name[96];
 			int home;
+			if (s->scope == PLUMB_GOLDEN_OUTSIDE && l < o->model->cfg.layers)
+				continue;
 			if (!plumb_op_runs(&o->model->cfg, s->op, l) || !plumb_golden_dataset_name(s, &o->model->cfg, l, name, sizeof name))
 				continue;
 			if (plumb_golden_source_find(&o->model->cfg, name, &home) != s || !in_range(o, home) || find_name(run, name))
