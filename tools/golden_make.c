@@ -231,7 +231,7 @@ static int run(int argc, char **argv)
 		{"--prefill", "N", OPTION_TEXT, &c.prefill,
 			"decode_logits: N tokens at once, the rest one by one (default 2/3 of the prompt; all: none)"},
 		{"--layers", "A-B", OPTION_TEXT, &c.set.layers, "tensors of these layers only; 'out': what lies outside the layers"},
-		{"--tensors", "GLOB,...", OPTION_TEXT, &c.tensors, "tensors of these names only, such as 'layer*/output,logits'"},
+		{"--tensors", "GLOB,...", OPTION_TEXT, &c.tensors, "tensors of these names only, such as 'layer*/output,logits' or 'layer03/**'"},
 		{"--date", "TEXT", OPTION_TEXT, &c.date, "a date to record; the clock's is never taken"},
 		{"--resume", NULL, OPTION_FLAG, &c.resume, "go on with what an earlier make left in OUT.part"},
 		{"--save-seconds", "N", OPTION_COUNT, &c.save_seconds, "time between two points to go on from (default 10; 0: every step)"},

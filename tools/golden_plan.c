@@ -20,6 +20,12 @@ struct maker {
 	struct plumb_error *err;
 };
 
+/* As a shell does: * and ? stop at a slash; a pattern with ** in it does not. */
+static bool matches(const char *glob, const char *name)
+{
+	return fnmatch(glob, name, strstr(glob, "**") ? 0 : FNM_PATHNAME) == 0;
+}
+
 static bool chosen(struct maker *m, const struct golden_run *run, const char *name, int layer)
 {
 	const struct golden_choice *c = m->choice;
@@ -29,7 +35,7 @@ static bool chosen(struct maker *m, const struct golden_run *run, const char *na
 	if (layer < c->first_layer || layer > c->last_layer)
 		return false;
 	for (int i = 0; i < c->globs; i++)
-		if (fnmatch(c->glob[i], name, 0) == 0)
+		if (matches(c->glob[i], name))
 			wanted = m->matched[i] = true;
 	snprintf(full, sizeof full, "%s/%s", plumb_golden_run_name(run->policy), name);
 	return wanted && (!c->like || plumb_golden_find(c->like, full));
