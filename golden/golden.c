@@ -65,8 +65,13 @@ static int read_prefill(struct plumb_golden *golden, enum plumb_policy policy, s
 static int read_format(struct plumb_golden *golden, struct plumb_error *err)
 {
 	struct plumb_golden_tensor *ids = &golden->input_ids;
-	int status = plumb_golden_read_i64(golden, "input_ids", ids, err);
+	const struct plumb_h5_attribute *format = plumb_h5_attribute(golden->file, "", "format");
+	int status;
 
+	if (format && format->type == PLUMB_H5_INTEGER && format->integer != PLUMB_GOLDEN_FORMAT)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: attribute format is %" PRId64 ", expected %d", plumb_golden_path(golden),
+			format->integer, PLUMB_GOLDEN_FORMAT);
+	status = plumb_golden_read_i64(golden, "input_ids", ids, err);
 	if (status != PLUMB_OK)
 		return status;
 	if (ids->rank != 1 || ids->count < 1)

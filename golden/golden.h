@@ -19,6 +19,8 @@ extern "C" {
 
 struct plumb_golden;
 
+enum { PLUMB_GOLDEN_FORMAT = 1 }; /* the attribute `format`; files without it are of it too */
+
 /* Open a golden file; *out is set on success and released by plumb_golden_close.
  * Demands /input_ids (integers, rank 1, 1 to PLUMB_H5_MAX_COUNT of them), at least one of the groups fp32 and bf16 with
  * at least one dataset that can be read, and an integer `prefill` in 0..T where there is one; a seal, where there is one, must

@@ -283,6 +283,46 @@ START_TEST(hostile_prompts)
 }
 END_TEST
 
+static void put_text(hid_t file, const char *name, const char *value)
+{
+	hid_t type = H5Tcopy(H5T_C_S1), space = H5Screate(H5S_SCALAR);
+	H5Tset_size(type, strlen(value) + 1);
+	put_attribute(file, name, type, type, space, value);
+	H5Sclose(space);
+	H5Tclose(type);
+}
+
+/* Settings of a file are words, not code to load, and not everything that the command line takes. */
+START_TEST(hostile_settings)
+{
+	static const char *const wrong[][3] = {
+		{"set", "cuda", "expected ref or opt"}, {"mode", "fast", "expected oracle or twin"}, {"device", "tpu", "simt or cuda"},
+		{"ties", "upper", "lower or torch"}, {"ops", "hc_inject=./evil.so", "'hc_inject=./evil.so'"},
+		{"ops", "hc_inject=ref,moe_down=/tmp/x.so", "'moe_down=/tmp/x.so'"}, {"ops", "hc_inject", "NAME"}, {"ops", ",", "NAME"},
+		{"ops", "nothing=opt", "nothing"}, {"set", "\x1b[31m", "expected ref or opt"},
+	};
+	for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+		hid_t file = create(path);
+		hsize_t n = 3, dim[2] = {3, 320};
+		static const int64_t ids[3] = {1, 2, 3};
+		static const float logits[960];
+		put(file, "input_ids", H5T_STD_I64LE, H5T_NATIVE_INT64, 1, &n, H5P_DEFAULT, ids);
+		put(file, "fp32/logits", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, 2, dim, H5P_DEFAULT, logits);
+		put_text(file, wrong[i][0], wrong[i][1]);
+		H5Fclose(file);
+		program(&r, folder, "golden verify %s --checkpoint " CHECKPOINT, path);
+		program_expect_bad(&r, wrong[i][2], "");
+		ck_assert_ptr_null(strchr(r.err, 27));
+	}
+	hid_t file = create_golden();
+	int64_t format = 2;
+	put_attribute(file, "format", H5T_STD_I64LE, H5T_NATIVE_INT64, H5Screate(H5S_SCALAR), &format);
+	H5Fclose(file);
+	program(&r, folder, "golden verify %s --checksums", path);
+	program_expect_bad(&r, "format is 2", "expected 1");
+}
+END_TEST
+
 /* ---- damage ---- */
 
 static void flip(const char *file, off_t at, int bit)
@@ -632,32 +672,43 @@ START_TEST(bounded_memory)
 }
 END_TEST
 
+static TCase *part(Suite *s, const char *name)
+{
+	TCase *c = tcase_create(name);
+	tcase_add_checked_fixture(c, golden_files_set_up, golden_files_tear_down);
+	tcase_set_timeout(c, 600);
+	suite_add_tcase(s, c);
+	return c;
+}
+
 int main(void)
 {
 	Suite *s = suite_create("golden_make");
-	TCase *c = tcase_create("golden_make");
-	tcase_add_checked_fixture(c, golden_files_set_up, golden_files_tear_down);
-	tcase_set_timeout(c, 600);
+	TCase *c = part(s, "make");
 	tcase_add_test(c, same_bytes);
 	tcase_add_test(c, as_the_shipped_file);
 	tcase_add_test(c, sets_agree);
 	tcase_add_test(c, mixtures);
 	tcase_add_test(c, chosen_tensors);
 	tcase_add_test(c, minimal_files);
+	c = part(s, "refusals");
 	tcase_add_test(c, wrong_wishes);
 	tcase_add_test(c, hostile_prompts);
+	tcase_add_test(c, hostile_settings);
+	c = part(s, "damage");
 	tcase_add_test(c, flipped_bit_of_every_dataset);
 	tcase_add_test(c, flipped_bit_anywhere);
 	tcase_add_test(c, truncated_files);
 	tcase_add_test(c, edited_files);
 	tcase_add_test(c, changed_checkpoint);
+	c = part(s, "stopped");
 	tcase_add_test(c, killed_anywhere);
 	tcase_add_test(c, parts_of_others);
 	tcase_add_test(c, damaged_state);
 #ifndef __SANITIZE_ADDRESS__ /* its memory is not the program's */
+	c = part(s, "memory");
 	tcase_add_test(c, bounded_memory);
 #endif
-	suite_add_tcase(s, c);
 	SRunner *run = srunner_create(s);
 	srunner_run_all(run, CK_NORMAL);
 	int failed = srunner_ntests_failed(run), ran = srunner_ntests_run(run);

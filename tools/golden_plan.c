@@ -206,7 +206,7 @@ bool golden_plan_attribute(
 	const struct golden_plan *plan, const struct plumb_golden_sealed *what, const char **text, int64_t *integer)
 {
 	*text = NULL;
-	*integer = 1; /* format */
+	*integer = PLUMB_GOLDEN_FORMAT;
 	if (!what->object[0]) {
 		*text = golden_origin_text(plan->origin, what->name);
 		return *text || strcmp(what->name, "format") == 0;

@@ -109,11 +109,41 @@ static const char *recorded(struct verifying *v, const char *name, const char *o
 	return option ? option : text ? text : fallback;
 }
 
+/* A file's word for a setting is one of ours, and names no code to load: that takes an option of the command line. */
+static int check_recorded(const struct verifying *v, struct plumb_error *err)
+{
+	static const struct {
+		const char *name, *words[2];
+	} known[] = {
+		{"set", {"ref", "opt"}}, {"device", {"simt", "cuda"}}, {"mode", {"oracle", "twin"}}, {"ties", {"lower", "torch"}},
+	};
+	const char *ops = plumb_golden_attribute(v->golden, "ops");
+
+	for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+		const char *text = plumb_golden_attribute(v->golden, known[i].name);
+		if (text && strcmp(text, known[i].words[0]) != 0 && strcmp(text, known[i].words[1]) != 0)
+			return plumb_fail(err, PLUMB_BAD_INPUT, "%s: attribute %s is '%.60s', expected %s or %s", v->path, known[i].name, text,
+				known[i].words[0], known[i].words[1]);
+	}
+	for (const char *at = ops; at && *at;) {
+		size_t n = strcspn(at, ",");
+		const char *equals = memchr(at, '=', n);
+		size_t word = equals ? (size_t)(at + n - equals - 1) : 0;
+		if (word != 3 || (strncmp(equals + 1, "ref", 3) != 0 && strncmp(equals + 1, "opt", 3) != 0))
+			return plumb_fail(err, PLUMB_BAD_INPUT, "%s: attribute ops has '%.*s', expected NAME[@A-B]=ref|opt; other functions are "
+				"given by --op", v->path, n < 80 ? (int)n : 80, at);
+		at += n + (at[n] == ',');
+	}
+	return PLUMB_OK;
+}
+
 static int settings(struct verifying *v, struct plumb_error *err)
 {
 	const char *producer = plumb_golden_attribute(v->golden, "producer");
 	const char *ops = plumb_golden_attribute(v->golden, "ops");
 
+	if (!v->c->set.op.count && check_recorded(v, err) != PLUMB_OK)
+		return PLUMB_BAD_INPUT;
 	v->own = producer && strncmp(producer, "plumb ", 6) == 0;
 	v->set = v->c->set;
 	v->set.set = recorded(v, "set", v->set.set, NULL);
