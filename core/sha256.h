@@ -12,8 +12,8 @@ extern "C" {
 
 struct plumb_sha256 {
 	uint32_t h[8];
-	uint64_t bytes;     /* added so far */
-	uint8_t block[64];  /* bytes % 64 of them wait here */
+	uint64_t bytes;    /* added so far */
+	uint8_t block[64]; /* bytes % 64 of them wait here */
 };
 
 void plumb_sha256_begin(struct plumb_sha256 *sha);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Two traces, tensor by tensor: what one of them lacks, shapes, values. Both are read in row blocks, so neither needs to fit
- * into memory. Printing is tools/golden_report.c's business. */
+/* Two traces, tensor by tensor: what one of them lacks, shapes, values. Both are read in row blocks, so neither needs
+ * to fit into memory. Printing is tools/golden_report.c's business. */
 #ifndef PLUMB_TOOLS_GOLDEN_DIFF_H
 #define PLUMB_TOOLS_GOLDEN_DIFF_H
 
@@ -12,7 +12,7 @@ enum diff_state {
 	DIFF_EQUAL,  /* every bit */
 	DIFF_WITHIN, /* not every bit, but what was asked */
 	DIFF_BEYOND,
-	DIFF_SHAPE,  /* shapes or types differ: values not looked at */
+	DIFF_SHAPE, /* shapes or types differ: values not looked at */
 	DIFF_ONLY_A,
 	DIFF_ONLY_B,
 };
@@ -50,7 +50,7 @@ struct diff_rows {
 };
 
 struct diff_item {
-	const char *name; /* as in the file: for people through diff_printable */
+	const char *name;                   /* as in the file: for people through diff_printable */
 	const struct plumb_h5_entry *a, *b; /* NULL: not there */
 	enum diff_state state;
 	enum diff_kind kind;
@@ -66,10 +66,10 @@ struct diff {
 	int64_t count[DIFF_ONLY_B + 1]; /* of each state */
 };
 
-/* Compare. *out is released by diff_free. Returns PLUMB_OK when it could be done, whatever it found, else PLUMB_BAD_INPUT
- * (a file that cannot be decoded, checksums that do not fit, a group that neither has). */
+/* Compare. *out is released by diff_free. Returns PLUMB_OK when it could be done, whatever it found, else
+ * PLUMB_BAD_INPUT (a file that cannot be decoded, checksums that do not fit, a group that neither has). */
 int diff_run(struct plumb_h5 *a, struct plumb_h5 *b, const struct diff_options *options, struct diff *out,
-	struct plumb_error *err);
+        struct plumb_error *err);
 void diff_free(struct diff *diff);
 
 /* PLUMB_OK when at least one tensor was compared and none is beyond, misshapen or missing. */

@@ -18,8 +18,8 @@ import tempfile
 
 # ---- the format: datasets with checksums, provenance, the seal (golden/seal.h) ----
 
-SEALED = [("", n) for n in ("format", "producer", "date", "model_type", "checkpoint", "config", "set", "device", "mode", "ops",
-                            "ties")] + [(r, n) for r in ("fp32", "bf16") for n in ("policy", "prefill")]
+SEALED = [("", n) for n in ("format", "producer", "date", "model_type", "checkpoint", "config", "set", "device", "mode",
+                            "ops", "ties")] + [(r, n) for r in ("fp32", "bf16") for n in ("policy", "prefill")]
 
 
 def put(group, name, array):
@@ -330,7 +330,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--selftest", nargs="?", const="", metavar="FILE.h5", help="write and read made-up arrays")
     commands = parser.add_subparsers(dest="command")
-    for name, text in (("random", "a random model, its checkpoint and its golden file"), ("checkpoint", "a checkpoint that is there")):
+    for name, text in (("random", "a random model, its checkpoint and its golden file"),
+                       ("checkpoint", "a checkpoint that is there")):
         c = commands.add_parser(name, help=text, description=text)
         if name == "random":
             c.add_argument("out", metavar="OUT", help="folder to make")

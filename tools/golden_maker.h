@@ -25,8 +25,9 @@ struct golden_made {
 	const char *note; /* NULL, or what became of the resuming */
 };
 
-/* Make it. Nothing is at `out` before all of it is. Stopped in between, OUT.part and OUT.part-state are left to go on from;
- * after an error too. Errors: PLUMB_BAD_INPUT and what ops return; PLUMB_MISMATCH: every logit of a step is NaN. */
+/* Make it. Nothing is at `out` before all of it is. Stopped in between, OUT.part and OUT.part-state are left to go on
+ * from; after an error too. Errors: PLUMB_BAD_INPUT and what ops return; PLUMB_MISMATCH: every logit of a step is NaN.
+ */
 int golden_make(const struct golden_make *make, struct golden_made *made, struct plumb_error *err);
 
 /* tools/golden_record.c: what ops write, into the part. */

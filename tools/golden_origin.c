@@ -17,7 +17,8 @@
 #define PLUMB_VERSION "unknown"
 #endif
 
-/* A folder larger than this is sampled: reading a gigabyte takes seconds, reading a released checkpoint half an hour. */
+/* A folder larger than this is sampled: reading a gigabyte takes seconds, reading a released checkpoint half an hour.
+ */
 #define WHOLE_BYTES ((int64_t)1 << 30)
 #define HEAD_BYTES ((int64_t)64 << 10) /* of each file: its header, of a safetensors file */
 #define SAMPLE_BYTES ((int64_t)4 << 10)
@@ -75,15 +76,16 @@ static int list_folder(const char *folder, struct names *out, struct plumb_error
 }
 
 /* size bytes from offset on. */
-static int add_bytes(struct plumb_sha256 *sha, int fd, const char *path, int64_t offset, int64_t size, struct plumb_error *err)
+static int add_bytes(
+        struct plumb_sha256 *sha, int fd, const char *path, int64_t offset, int64_t size, struct plumb_error *err)
 {
 	static char buffer[1 << 16];
 
 	while (size > 0) {
 		ssize_t n = pread(fd, buffer, size < (int64_t)sizeof buffer ? (size_t)size : sizeof buffer, offset);
 		if (n <= 0)
-			return plumb_fail(err, PLUMB_BAD_INPUT, "%s: cannot read at byte %lld: %s", path, (long long)offset,
-				n < 0 ? strerror(errno) : "it ends there");
+			return plumb_fail(err, PLUMB_BAD_INPUT, "%s: cannot read at byte %lld: %s", path,
+			        (long long)offset, n < 0 ? strerror(errno) : "it ends there");
 		plumb_sha256_add(sha, buffer, (size_t)n);
 		offset += n;
 		size -= n;
@@ -91,7 +93,8 @@ static int add_bytes(struct plumb_sha256 *sha, int fd, const char *path, int64_t
 	return PLUMB_OK;
 }
 
-static int add_file(struct plumb_sha256 *sha, int fd, const char *path, int64_t size, bool whole, struct plumb_error *err)
+static int add_file(
+        struct plumb_sha256 *sha, int fd, const char *path, int64_t size, bool whole, struct plumb_error *err)
 {
 	int64_t head = whole || size < HEAD_BYTES ? size : HEAD_BYTES;
 	int status = add_bytes(sha, fd, path, 0, head, err);
@@ -103,7 +106,7 @@ static int add_file(struct plumb_sha256 *sha, int fd, const char *path, int64_t 
 
 /* Sizes first (sha NULL), then contents. */
 static int walk(const char *folder, const struct names *names, struct plumb_sha256 *sha, bool whole, int64_t *total,
-	struct plumb_error *err)
+        struct plumb_error *err)
 {
 	int status = PLUMB_OK;
 
@@ -189,13 +192,14 @@ static char *copy(const char *text)
 }
 
 int golden_origin_make(const struct set_options *o, const struct session *s, enum plumb_ties ties, const char *date,
-	struct golden_origin *out, struct plumb_error *err)
+        struct golden_origin *out, struct plumb_error *err)
 {
 	int status = PLUMB_OK;
 
 	memset(out, 0, sizeof *out);
 	if (date && strlen(date) >= 4096)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "--date is a text of %zu bytes, expected at most 4095", strlen(date));
+		return plumb_fail(
+		        err, PLUMB_BAD_INPUT, "--date is a text of %zu bytes, expected at most 4095", strlen(date));
 	out->producer = copy("plumb " PLUMB_VERSION);
 	out->date = copy(date);
 	out->set = copy(o->set ? o->set : "ref");
@@ -208,7 +212,8 @@ int golden_origin_make(const struct set_options *o, const struct session *s, enu
 		if (status == PLUMB_OK)
 			status = digest_folder(o->checkpoint, &out->checkpoint, err);
 	}
-	if (status == PLUMB_OK && (!out->producer || !out->set || !out->mode || !out->ties || (o->op.count && !out->ops)))
+	if (status == PLUMB_OK &&
+	        (!out->producer || !out->set || !out->mode || !out->ties || (o->op.count && !out->ops)))
 		status = plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for the provenance");
 	return status;
 }
@@ -216,7 +221,15 @@ int golden_origin_make(const struct set_options *o, const struct session *s, enu
 void golden_origin_free(struct golden_origin *o)
 {
 	char **text[] = {
-		&o->producer, &o->date, &o->checkpoint, &o->config, &o->set, &o->device, &o->mode, &o->ops, &o->ties,
+	        &o->producer,
+	        &o->date,
+	        &o->checkpoint,
+	        &o->config,
+	        &o->set,
+	        &o->device,
+	        &o->mode,
+	        &o->ops,
+	        &o->ties,
 	};
 	for (size_t i = 0; i < sizeof text / sizeof text[0]; i++) {
 		free(*text[i]);
@@ -229,8 +242,16 @@ const char *golden_origin_text(const struct golden_origin *o, const char *name)
 	const struct {
 		const char *name, *text;
 	} all[] = {
-		{"producer", o->producer}, {"date", o->date}, {"model_type", "qwen4_exp_text"}, {"checkpoint", o->checkpoint},
-		{"config", o->config}, {"set", o->set}, {"device", o->device}, {"mode", o->mode}, {"ops", o->ops}, {"ties", o->ties},
+	        {"producer", o->producer},
+	        {"date", o->date},
+	        {"model_type", "qwen4_exp_text"},
+	        {"checkpoint", o->checkpoint},
+	        {"config", o->config},
+	        {"set", o->set},
+	        {"device", o->device},
+	        {"mode", o->mode},
+	        {"ops", o->ops},
+	        {"ties", o->ties},
 	};
 	for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
 		if (strcmp(all[i].name, name) == 0)

@@ -18,9 +18,9 @@ enum golden_fill {
 };
 
 struct golden_tensor {
-	char name[96]; /* within the run */
+	char name[96];                            /* within the run */
 	const struct plumb_golden_source *source; /* NULL: decode_logits, greedy */
-	int layer;     /* that it belongs to; L outside the layers */
+	int layer;                                /* that it belongs to; L outside the layers */
 	enum golden_fill fill;
 	enum plumb_h5_type type;
 	int rank;
@@ -32,8 +32,8 @@ struct golden_tensor {
 
 struct golden_run {
 	enum plumb_policy policy;
-	int64_t steps;   /* greedy tokens; 0: none */
-	int64_t prefill; /* of decode_logits; -1: none */
+	int64_t steps;                /* greedy tokens; 0: none */
+	int64_t prefill;              /* of decode_logits; -1: none */
 	struct golden_tensor *tensor; /* by name in byte order */
 	int tensors;
 	int *of_source; /* (sources, L + 1): tensor that a source fills when the op runs in this layer, or -1 */
@@ -43,7 +43,7 @@ enum { GOLDEN_RUNS = 2, GOLDEN_GLOBS = 64 };
 
 /* Which tensors. */
 struct golden_choice {
-	int first_layer, last_layer; /* inclusive; L: what lies outside the layers */
+	int first_layer, last_layer;    /* inclusive; L: what lies outside the layers */
 	const char *glob[GOLDEN_GLOBS]; /* of names within a run; none: all */
 	int globs;
 	const struct plumb_golden *like; /* not NULL: only those that this file has */
@@ -66,8 +66,8 @@ int golden_plan_make(struct golden_plan *plan, const struct golden_choice *choic
 void golden_plan_free(struct golden_plan *plan);
 
 /* The tensor that a source fills in this layer's call, or NULL. */
-const struct golden_tensor *golden_plan_of(
-	const struct golden_plan *plan, const struct golden_run *run, const struct plumb_golden_source *source, int layer);
+const struct golden_tensor *golden_plan_of(const struct golden_plan *plan, const struct golden_run *run,
+        const struct plumb_golden_source *source, int layer);
 const struct golden_tensor *golden_plan_find(const struct golden_run *run, const char *name);
 
 /* What a file has of a run: greedy tokens (0: none), and the prefill of its decode_logits (-1: it has none). */
@@ -75,10 +75,11 @@ int64_t golden_plan_greedy_of(const struct plumb_golden *golden, enum plumb_poli
 int64_t golden_plan_prefill_of(const struct plumb_golden *golden, enum plumb_policy policy);
 
 /* The attributes of the format, in the order of plumb_golden_sealed: what is said of one, if anything. */
-bool golden_plan_attribute(const struct golden_plan *plan, const struct plumb_golden_sealed *what, const char **text,
-	int64_t *integer);
+bool golden_plan_attribute(
+        const struct golden_plan *plan, const struct plumb_golden_sealed *what, const char **text, int64_t *integer);
 
-/* One number for everything that decides the bytes of the file: two makes with the same may go on with each other's part. */
+/* One number for everything that decides the bytes of the file: two makes with the same may go on with each other's
+ * part. */
 const char *golden_plan_fingerprint(const struct golden_plan *plan, char text[65]);
 
 #endif

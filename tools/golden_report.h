@@ -12,10 +12,10 @@ struct golden_fact {
 enum { GOLDEN_FACTS = 16 };
 
 struct golden_report {
-	const char *command;      /* "golden diff" */
+	const char *command;         /* "golden diff" */
 	const char *name_a, *name_b; /* "A", "B"; "recorded", "now" */
 	const char *path_a, *path_b;
-	const char *demand;       /* "every bit equal" */
+	const char *demand; /* "every bit equal" */
 	struct golden_fact fact[GOLDEN_FACTS];
 	int facts;
 	const struct diff *diff;
