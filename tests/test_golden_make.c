@@ -660,6 +660,7 @@ START_TEST(damaged_state)
 }
 END_TEST
 
+#ifndef __SANITIZE_ADDRESS__ /* its memory is not the program's */
 /* ---- memory ---- */
 
 /* Largest memory of a make of so many tokens, in KiB. */
@@ -693,6 +694,7 @@ START_TEST(bounded_memory)
 	ck_assert_msg(st.st_size > 30 << 20, "a trace of %lld bytes proves nothing", (long long)st.st_size);
 }
 END_TEST
+#endif
 
 static TCase *part(Suite *s, const char *name)
 {
@@ -727,7 +729,7 @@ int main(void)
 	tcase_add_test(c, killed_anywhere);
 	tcase_add_test(c, parts_of_others);
 	tcase_add_test(c, damaged_state);
-#ifndef __SANITIZE_ADDRESS__ /* its memory is not the program's */
+#ifndef __SANITIZE_ADDRESS__
 	c = part(s, "memory");
 	tcase_add_test(c, bounded_memory);
 #endif
