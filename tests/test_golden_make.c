@@ -132,6 +132,14 @@ END_TEST
 /* A mixture is recorded, and verified with. */
 START_TEST(mixtures)
 {
+	/* number formats too */
+	make(path, FEW " --profile served --kv-format fp8 --state-format f16");
+	program(&r, folder, "golden verify %s --checkpoint " CHECKPOINT, path);
+	program_expect(&r, 0);
+	ck_assert_msg(strstr(r.out, "no bit may differ") && strstr(r.out, "GDN state f16"), "%s", r.out);
+	program(&r, folder, "golden verify %s --checkpoint " CHECKPOINT " --kv-format f32", path);
+	program_expect(&r, 1);
+	ck_assert_msg(strstr(r.out, "kv_format   recorded fp8; now f32"), "%s", r.out);
 	make(path, FEW " --mode twin --op gdn_recurrence@1-2=opt --op moe_down=opt");
 	struct plumb_golden *golden = open_golden(path);
 	ck_assert_str_eq(plumb_golden_attribute(golden, "ops"), "gdn_recurrence@1-2=opt,moe_down=opt");
@@ -318,6 +326,9 @@ START_TEST(hostile_settings)
 	        {"ops", "hc_inject=ref,moe_down=/tmp/x.so", "'moe_down=/tmp/x.so'"},
 	        {"ops", "hc_inject", "NAME"},
 	        {"ops", ",", "NAME"},
+	        {"profile", "/tmp/evil.json", "ships"},
+	        {"kv_format", "or", "f32 or bf16 or fp8"},
+	        {"state_format", "bf16", "f32 or f16"},
 	        {"ops", "nothing=opt", "nothing"},
 	        {"set", "\x1b[31m", "expected ref or opt"},
 	};
@@ -525,7 +536,10 @@ END_TEST
 
 /* ---- stopped and resumed ---- */
 
-static pid_t start(const char *file)
+/* Options of the make that is stopped; the second with state in formats of fewer bytes. */
+static const char *const stopped[2] = {FROM_TINY, FROM_TINY " --kv-format fp8 --state-format f16"};
+
+static pid_t start(const char *file, int way)
 {
 	pid_t pid = fork();
 	if (pid == 0) {
@@ -533,7 +547,8 @@ static pid_t start(const char *file)
 		dup2(null, 1);
 		dup2(null, 2);
 		execl(PLUMB_PROGRAM, "plumb", "golden", "make", file, "--checkpoint", CHECKPOINT, "--prompt-from", TINY,
-		        "--save-seconds", "0", "--resume", (char *)NULL);
+		        "--save-seconds", "0", "--resume", way ? "--kv-format" : NULL, "fp8", "--state-format", "f16",
+		        (char *)NULL);
 		_exit(127);
 	}
 	return pid;
@@ -550,14 +565,15 @@ static double now(void)
  * is not the whole one; what is left is finished to the same bytes. */
 START_TEST(killed_anywhere)
 {
-	const char *wanted = getenv("PLUMB_KILLS");
-	int kills = wanted ? atoi(wanted) : 20, whole = 0, parts = 0;
+	const char *wanted = getenv("PLUMB_KILLS"), *options = stopped[_i];
+	int kills = (wanted ? atoi(wanted) : 20) / (_i ? 4 : 1), whole = 0, parts = 0;
 	unsigned seed = 20260901;
 	char hex[65];
 
-	make(path, FROM_TINY);
+	make(path, options);
 	double begin = now();
-	make(other, FROM_TINY " --save-seconds 0");
+	program(&r, folder, "golden make %s %s --save-seconds 0", other, options);
+	program_expect(&r, 0);
 	double full = now() - begin;
 	ck_assert(same_file(path, other));
 	unlink(other);
@@ -565,7 +581,7 @@ START_TEST(killed_anywhere)
 		struct timespec wait = {.tv_nsec = (long)(1e9 * full * ((double)rand_r(&seed) / RAND_MAX))};
 		wait.tv_sec = wait.tv_nsec / 1000000000;
 		wait.tv_nsec %= 1000000000;
-		pid_t pid = start(other);
+		pid_t pid = start(other, _i);
 		int status;
 		nanosleep(&wait, NULL);
 		kill(pid, i % 3 ? SIGKILL : SIGTERM);
@@ -587,7 +603,7 @@ START_TEST(killed_anywhere)
 			}
 		closedir(d);
 	}
-	program(&r, folder, "golden make %s " FROM_TINY " --save-seconds 0 --resume", other);
+	program(&r, folder, "golden make %s %s --save-seconds 0 --resume", other, options);
 	program_expect(&r, 0);
 	ck_assert(same_file(path, other));
 	ck_assert_int_eq(files_like("other.h5"), 1);
@@ -604,7 +620,7 @@ START_TEST(parts_of_others)
 	pid_t pid = -1;
 	for (int wait = 50; wait < 2000; wait += 50) { /* until one is killed in the middle */
 		struct timespec t = {.tv_nsec = wait * 1000000L % 1000000000L, .tv_sec = wait / 1000};
-		pid = start(path);
+		pid = start(path, 0);
 		nanosleep(&t, NULL);
 		kill(pid, SIGKILL);
 		waitpid(pid, NULL, 0);
@@ -643,7 +659,7 @@ START_TEST(damaged_state)
 	make(path, FROM_TINY);
 	for (int wait = 50; wait < 3000; wait += 40) {
 		struct timespec t = {.tv_nsec = wait * 1000000L % 1000000000L, .tv_sec = wait / 1000};
-		pid_t pid = start(other);
+		pid_t pid = start(other, 0);
 		nanosleep(&t, NULL);
 		kill(pid, SIGKILL);
 		waitpid(pid, NULL, 0);
@@ -726,7 +742,7 @@ int main(void)
 	tcase_add_test(c, edited_files);
 	tcase_add_test(c, changed_checkpoint);
 	c = part(s, "stopped");
-	tcase_add_test(c, killed_anywhere);
+	tcase_add_loop_test(c, killed_anywhere, 0, 2);
 	tcase_add_test(c, parts_of_others);
 	tcase_add_test(c, damaged_state);
 #ifndef __SANITIZE_ADDRESS__

@@ -19,7 +19,7 @@ import tempfile
 # ---- the format: datasets with checksums, provenance, the seal (golden/seal.h) ----
 
 SEALED = [("", n) for n in ("format", "producer", "date", "model_type", "checkpoint", "config", "set", "device", "mode",
-                            "ops", "ties")] + [(r, n) for r in ("fp32", "bf16") for n in ("policy", "prefill")]
+                            "ops", "profile", "kv_format", "state_format", "ties")] + [(r, n) for r in ("fp32", "bf16") for n in ("policy", "prefill")]
 
 
 def put(group, name, array):

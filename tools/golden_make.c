@@ -30,6 +30,7 @@ struct making {
 	int32_t *token;
 	char *globs; /* --tensors, cut at its commas */
 	enum plumb_ties ties;
+	struct plumb_decoder_options formats;
 };
 
 static int count_of(const char *option, const char *text, int64_t most, int64_t *out, struct plumb_error *err)
@@ -167,6 +168,8 @@ static int prepare(struct making *m, struct plumb_error *err)
 	if (status == PLUMB_OK)
 		status = options_ties(&set, m->from ? plumb_golden_ties(m->from) : PLUMB_TIES_LOWER, &m->ties, err);
 	if (status == PLUMB_OK)
+		status = session_formats(&m->session, &set, &m->formats, err);
+	if (status == PLUMB_OK)
 		status = find_prompt(m, err);
 	if (status == PLUMB_OK)
 		status = find_runs(m, err);
@@ -210,6 +213,7 @@ static int make(const struct make_command *c, const char *out, struct plumb_erro
 		        .plan = &m.plan,
 		        .session = &m.session,
 		        .ties = m.ties,
+		        .formats = m.formats,
 		        .page_seed = (uint64_t)c->set.page_seed,
 		        .resume = c->resume,
 		        .progress = !c->quiet,

@@ -12,6 +12,7 @@ struct golden_make {
 	const struct golden_plan *plan;
 	const struct session *session;
 	enum plumb_ties ties;
+	struct plumb_decoder_options formats; /* of caches and state; the rest is not looked at */
 	uint64_t page_seed;
 	bool resume, progress;
 	double save_seconds; /* between two points to go on from; 0: after every step */

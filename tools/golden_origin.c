@@ -206,6 +206,11 @@ int golden_origin_make(const struct set_options *o, const struct session *s, enu
 	out->device = copy(s->device ? plumb_device_name(s->device) : NULL);
 	out->mode = copy(o->mode ? o->mode : "oracle");
 	out->ops = join(&o->op);
+	out->kv_format = copy(o->kv_format);
+	out->state_format = copy(o->state_format);
+	if (o->profile && asprintf(&out->profile, "%s%s", strcmp(o->profile, s->profile.name) == 0 ? "" : "file ",
+	                          s->profile.name) < 0)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for the provenance");
 	out->ties = copy(ties == PLUMB_TIES_TORCH ? "torch" : "lower");
 	if (o->checkpoint) {
 		status = read_config(o->checkpoint, &out->config, err);
@@ -230,6 +235,9 @@ void golden_origin_free(struct golden_origin *o)
 	        &o->mode,
 	        &o->ops,
 	        &o->ties,
+	        &o->profile,
+	        &o->kv_format,
+	        &o->state_format,
 	};
 	for (size_t i = 0; i < sizeof text / sizeof text[0]; i++) {
 		free(*text[i]);
@@ -252,6 +260,9 @@ const char *golden_origin_text(const struct golden_origin *o, const char *name)
 	        {"mode", o->mode},
 	        {"ops", o->ops},
 	        {"ties", o->ties},
+	        {"profile", o->profile},
+	        {"kv_format", o->kv_format},
+	        {"state_format", o->state_format},
 	};
 	for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
 		if (strcmp(all[i].name, name) == 0)

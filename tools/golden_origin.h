@@ -13,6 +13,8 @@ struct golden_origin {
 	char *checkpoint; /* see golden_origin_make */
 	char *config;     /* text of config.json; NULL where there is none or it is too long for an attribute */
 	char *set, *device, *mode, *ops, *ties;
+	char *profile; /* its name; "file NAME" where it came from a file */
+	char *kv_format, *state_format;
 };
 
 /* Of a session. The checkpoint is told by a digest:

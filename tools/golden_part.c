@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/cache.h"
 #include "core/sha256.h"
 
 /* Both files begin with it; host byte order follows from the numbers after it. */
@@ -90,30 +91,20 @@ static void pass(struct stream *s, void *data, size_t size)
 		plumb_sha256_add(&s->sha, data, size);
 }
 
+/* Rows as they lie there: exact in every format. */
 static void pass_cache(struct stream *s, const struct plumb_cache *cache, int64_t rows)
 {
-	float *row = malloc((size_t)cache->width * sizeof *row);
-
-	s->failed = s->failed || !row;
-	for (int64_t r = 0; r < rows && r < cache->rows && !s->failed; r++) {
-		if (s->writes)
-			plumb_cache_get(cache, r, row);
-		pass(s, row, (size_t)cache->width * sizeof *row);
-		if (!s->writes && !s->failed)
-			plumb_cache_put(cache, r, row);
-	}
-	free(row);
+	for (int64_t r = 0; r < rows && r < cache->rows && !s->failed; r++)
+		pass(s, plumb_cache_row(cache, r), plumb_format_row_bytes(cache->format, cache->width));
 }
 
 static void pass_layer(
         struct stream *s, const struct plumb_config *cfg, int l, struct plumb_layer_state *state, int64_t position)
 {
 	if (cfg->kind[l] == PLUMB_LAYER_GDN) {
-		_Static_assert(_Generic(state->gdn.s, float * : 1, default : 0),
-		        "the bytes of the state are those of its format");
+		int64_t values = cfg->gdn_value_heads * cfg->gdn_value_dim * cfg->gdn_key_dim;
 		pass(s, state->gdn.window, (size_t)(cfg->gdn_conv_taps * plumb_gdn_channels(cfg)) * sizeof(float));
-		pass(s, state->gdn.s,
-		        (size_t)(cfg->gdn_value_heads * cfg->gdn_value_dim * cfg->gdn_key_dim) * sizeof(float));
+		pass(s, state->gdn.s, plumb_format_row_bytes(state->gdn.format, values));
 	} else {
 		pass_cache(s, &state->attention.keys, position);
 		pass_cache(s, &state->attention.values, position);

@@ -109,25 +109,44 @@ static const char *recorded(struct verifying *v, const char *name, const char *o
 	return option ? option : text ? text : fallback;
 }
 
+/* Whether a text is one of the words of "ref or opt". */
+static bool one_of(const char *text, const char *words)
+{
+	size_t n = strlen(text);
+
+	for (const char *at = words; at; at = strstr(at, " or ") ? strstr(at, " or ") + 4 : NULL)
+		if (n > 0 && strncmp(at, text, n) == 0 && (at[n] == '\0' || at[n] == ' '))
+			return true;
+	return false;
+}
+
 /* A file's word for a setting is one of ours, and names no code to load: that takes an option of the command line. */
 static int check_recorded(const struct verifying *v, struct plumb_error *err)
 {
 	static const struct {
-		const char *name, *words[2];
+		const char *name, *words;
 	} known[] = {
-	        {"set", {"ref", "opt"}},
-	        {"device", {"simt", "cuda"}},
-	        {"mode", {"oracle", "twin"}},
-	        {"ties", {"lower", "torch"}},
+	        {"set", "ref or opt"},
+	        {"device", "simt or cuda"},
+	        {"mode", "oracle or twin"},
+	        {"ties", "lower or torch"},
+	        {"kv_format", "f32 or bf16 or fp8"},
+	        {"state_format", "f32 or f16"},
 	};
+	const char *profile = plumb_golden_attribute(v->golden, "profile");
 	const char *ops = plumb_golden_attribute(v->golden, "ops");
 
 	for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
 		const char *text = plumb_golden_attribute(v->golden, known[i].name);
-		if (text && strcmp(text, known[i].words[0]) != 0 && strcmp(text, known[i].words[1]) != 0)
-			return plumb_fail(err, PLUMB_BAD_INPUT, "%s: attribute %s is '%.60s', expected %s or %s",
-			        v->path, known[i].name, text, known[i].words[0], known[i].words[1]);
+		if (text && !one_of(text, known[i].words))
+			return plumb_fail(err, PLUMB_BAD_INPUT, "%s: attribute %s is '%.60s', expected %s", v->path,
+			        known[i].name, text, known[i].words);
 	}
+	if (profile && !v->c->set.profile &&
+	        strspn(profile, "abcdefghijklmnopqrstuvwxyz0123456789-") != strlen(profile))
+		return plumb_fail(err, PLUMB_BAD_INPUT,
+		        "%s: attribute profile is '%.60s', expected one that ships; others are given by --profile",
+		        v->path, profile);
 	for (const char *at = ops; at && *at;) {
 		size_t n = strcspn(at, ",");
 		const char *equals = memchr(at, '=', n);
@@ -156,6 +175,9 @@ static int settings(struct verifying *v, struct plumb_error *err)
 	v->set.mode = recorded(v, "mode", v->set.mode, NULL);
 	v->set.ties =
 	        recorded(v, "ties", v->set.ties, plumb_golden_ties(v->golden) == PLUMB_TIES_TORCH ? "torch" : "lower");
+	v->set.kv_format = recorded(v, "kv_format", v->set.kv_format, NULL);
+	v->set.state_format = recorded(v, "state_format", v->set.state_format, NULL);
+	v->set.profile = recorded(v, "profile", v->set.profile, NULL);
 	v->set.policy = NULL;
 	if (v->set.op.count) {
 		v->own = false;
@@ -239,6 +261,8 @@ static int regenerate(struct verifying *v, struct plumb_error *err)
 
 	if (status == PLUMB_OK)
 		status = session_open(&v->set, &v->session, err);
+	if (status == PLUMB_OK)
+		status = session_formats(&v->session, &v->set, &make.formats, err);
 	if (status == PLUMB_OK)
 		status = golden_origin_make(
 		        &v->set, &v->session, make.ties, plumb_golden_attribute(v->golden, "date"), &v->origin, err);
