@@ -1,19 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* Hyper-connection: four launches a site, hc_norm, hc_down, hc_up_mix, hc_inject.
- *
- * The norm is a launch of its own: every row of down needs the scales of all streams and every value of normed, which is
- * an output besides. In one launch each block (324 at the released size) would sum S*D squares before its first product
- * and keep S*D floats, 40 KiB, in shared memory, and more than 99 KiB would have to be refused. So normed goes through
- * L2. */
+/* Hyper-connection: three launches a site, hc_norm_down, hc_up_mix, hc_inject; or four, where rows cannot be loaded 8
+ * columns at a time: then norm and down are two. */
 #include "kernels/hc.h"
 
 #include "core/math32.h"
-#include "kernels/row.h"
+#include "kernels/gemv.h"
 
 enum {
 	NORM_THREADS = PLUMB_ROW_LANES, /* thread i holds accumulator i of strided(256) */
 	NORM_WARPS = NORM_THREADS / 32,
 	DOWN_WARPS = PLUMB_SPLIT_MAX,   /* one row of the most pieces, or several rows */
+	DOWN_WIDE_ROWS = 2,     /* of a warp: 162 blocks at the released size */
+	DOWN_WIDE_STREAMS = 16,
 	UP_WARPS = 4,                   /* columns of a block: 640 blocks at the released size */
 	UP_GROUP = 4,                   /* streams whose rows a warp has in flight together */
 	UP_BLOCKS = 5,                  /* on one SM, at least: 640 blocks on 132 SMs at once */
@@ -74,6 +72,90 @@ static __global__ void __launch_bounds__(32 * DOWN_WARPS) hc_down_kernel(struct 
 		else
 			a.inject_logits[n] = mean;
 	}
+}
+
+/* Norm and down in one launch, wide. The scales of all streams are needed before the first product, and every block sums
+ * the squares for itself: 40 KiB from L2, while its rows of down, asked for first, come from memory. A lane norms the columns
+ * of its own piece; normed, an output besides, is written by all blocks, a slice each. */
+template <int Format, int Steps>
+static __global__ void __launch_bounds__(32 * DOWN_WARPS, 1)
+	hc_norm_down_kernel(struct plumb_hc_norm norm, struct plumb_hc_down a)
+{
+	PLUMB_SHARED(float, partial, DOWN_WARPS * DOWN_WIDE_ROWS);
+	PLUMB_SHARED_2D(float, squares, DOWN_WIDE_STREAMS, NORM_WARPS);
+	PLUMB_SHARED(float, scale, DOWN_WIDE_STREAMS);
+	const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, shift = __ffs(a.pieces) - 1;
+	const int cols = static_cast<int>(a.cols), hidden = static_cast<int>(norm.hidden);
+	const int piece = warp & (a.pieces - 1), groups = DOWN_WARPS >> shift, length = plumb_gemv_piece(cols, shift);
+	const int k0 = piece * length, k1 = min(k0 + length, cols), first_column = plumb_first_column(k0);
+	const int low_rank = static_cast<int>(a.low_rank), rows = low_rank + (a.inject.data ? a.streams : 0);
+	const int block_row = static_cast<int>(blockIdx.x) * groups * DOWN_WIDE_ROWS;
+	const int first = block_row + (warp >> shift) * DOWN_WIDE_ROWS;
+	struct plumb_row row[DOWN_WIDE_ROWS];
+	struct plumb_lane_row<Format, Steps> stored[DOWN_WIDE_ROWS];
+	struct plumb_vector<Steps> v = {};
+	float sum[DOWN_WIDE_ROWS];
+
+	plumb_grid_launch_dependents();
+PLUMB_UNROLL
+	for (int r = 0; r < DOWN_WIDE_ROWS; r++) { /* past the end the last row again, for nobody */
+		const int n = min(first + r, rows - 1);
+		row[r] = n < low_rank ? plumb_row_of<Format>(a.down, n, cols)
+				      : plumb_row_of<Format>(a.inject, n - low_rank, cols);
+	}
+	plumb_rows_fetch<Format, Steps, DOWN_WIDE_ROWS, false>(row, k0, k1, stored);
+	plumb_grid_dependency_wait();
+
+	plumb_vector_take(norm.residual, cols, k0, k1, partial, v);
+	for (int s = thread / NORM_THREADS; s < norm.streams; s += 32 * DOWN_WARPS / NORM_THREADS) {
+		const float *const x = norm.residual + s * hidden;
+		float acc = 0.0f;
+		for (int k = thread % NORM_THREADS; k < hidden; k += NORM_THREADS)
+			acc = fmaf(x[k], x[k], acc);
+		acc = plumb_warp_sum(acc);
+		if (thread % 32 == 0)
+			squares[s][warp % NORM_WARPS] = acc;
+	}
+	__syncthreads();
+	if (thread < norm.streams) {
+		const float mean = plumb_warps_tree(squares[thread]) / static_cast<float>(hidden);
+		scale[thread] = plumb_rsqrtf(mean + norm.eps);
+	}
+	__syncthreads();
+PLUMB_UNROLL
+	for (int s = 0; s < Steps; s++) {
+		const int k = first_column + s * PLUMB_ROW_LANES;
+		if (k >= k1)
+			continue; /* stays -0 */
+		const float r = scale[k / hidden];
+PLUMB_UNROLL
+		for (int j = 0; j < PLUMB_COLUMNS; j++)
+			v.x[s][j] = plumb_rne(a.bf16,
+				(v.x[s][j] * r) * (1.0f + plumb_stored_value(norm.format, norm.norm, k + j)));
+	}
+	for (int k = static_cast<int>(blockIdx.x * blockDim.x) + thread; k < cols;
+		k += static_cast<int>(gridDim.x * blockDim.x))
+		norm.normed[k] = plumb_rne(a.bf16,
+			(norm.residual[k] * scale[k / hidden]) * (1.0f + plumb_stored_value(norm.format, norm.norm, k)));
+
+	plumb_rows_sums<Format, Steps, DOWN_WIDE_ROWS, false>(stored, v, sum);
+	if (thread % 32 == 0)
+PLUMB_UNROLL
+		for (int r = 0; r < DOWN_WIDE_ROWS; r++)
+			partial[warp * DOWN_WIDE_ROWS + r] = sum[r];
+	__syncthreads();
+	const int n = block_row + thread;
+	if (thread >= groups * DOWN_WIDE_ROWS || n >= rows)
+		return;
+	const int at = (thread / DOWN_WIDE_ROWS << shift) * DOWN_WIDE_ROWS + thread % DOWN_WIDE_ROWS;
+	float total = partial[at];
+	for (int s = 1; s < a.pieces; s++)
+		total = total + partial[at + s * DOWN_WIDE_ROWS];
+	const float mean = plumb_rne(a.bf16, plumb_rne(a.bf16, total) / static_cast<float>(a.streams));
+	if (n < low_rank)
+		a.low[n] = plumb_rne(a.bf16, plumb_siluf(mean));
+	else
+		a.inject_logits[n - low_rank] = mean;
 }
 
 /* Add columns k0 <= k < k1 of UP_GROUP rows to their accumulators, each strided(256) as in kernels/row.h: the loads of
@@ -168,6 +250,50 @@ PLUMB_UNROLL
 		a.mixed[c] = plumb_rne(a.bf16, total / static_cast<float>(a.streams));
 }
 
+/* The same for a low rank of up to 512 columns in one piece, wide: the low vector stays in registers. Streams are at most
+ * UP_GROUP. */
+template <int Format>
+static __global__ void __launch_bounds__(32 * UP_WARPS, UP_BLOCKS) hc_up_mix_wide_kernel(struct plumb_hc_up a)
+{
+	enum { STEPS = 2 };
+	const int lane = static_cast<int>(threadIdx.x % 32), cols = static_cast<int>(a.low_rank);
+	const int hidden = static_cast<int>(a.hidden), streams = a.streams;
+	const int c = static_cast<int>(blockIdx.x) * UP_WARPS + static_cast<int>(threadIdx.x / 32);
+	const bool mine = lane < streams; /* lane s finishes stream s */
+	struct plumb_row row[UP_GROUP];
+	struct plumb_lane_row<Format, STEPS> stored[UP_GROUP];
+	struct plumb_vector<STEPS> v = {};
+	float sum[UP_GROUP], total = 0.0f, part = 0.0f;
+
+	plumb_grid_launch_dependents();
+PLUMB_UNROLL
+	for (int i = 0; i < UP_GROUP; i++) /* behind the last stream or column: the last again, unused */
+		row[i] = plumb_row_of<Format>(a.up, min(i, streams - 1) * hidden + min(c, hidden - 1), cols);
+	plumb_rows_fetch<Format, STEPS, UP_GROUP, false>(row, 0, cols, stored);
+	plumb_grid_dependency_wait();
+	if (blockIdx.x == 0 && a.inject_logits && static_cast<int>(threadIdx.x) < streams)
+		a.injection[threadIdx.x] =
+			2.0f * plumb_rne(a.bf16, plumb_sigmoidf(a.inject_logits[threadIdx.x]));
+	if (c >= hidden) /* the whole warp; no barrier follows */
+		return;
+	const float n = mine ? a.normed[lane * hidden + c] : 0.0f;
+	plumb_registers_take<STEPS>(a.low, 0, cols, v);
+	plumb_rows_sums<Format, STEPS, UP_GROUP, false>(stored, v, sum);
+PLUMB_UNROLL
+	for (int i = 0; i < UP_GROUP; i++)
+		part = lane == i ? sum[i] : part;
+	const float g = plumb_rne(a.bf16, plumb_sigmoidf(plumb_rne(a.bf16, part)));
+	const float p = plumb_rne(a.bf16, g * n);
+PLUMB_UNROLL
+	for (int i = 0; i < UP_GROUP; i++) {
+		const float of_stream = __shfl_sync(PLUMB_FULL_WARP, p, i);
+		if (i < streams)
+			total = total + of_stream;
+	}
+	if (lane == 0)
+		a.mixed[c] = plumb_rne(a.bf16, total / static_cast<float>(streams));
+}
+
 /* One element a thread, in place or not. */
 static __global__ void __launch_bounds__(INJECT_THREADS) hc_inject_kernel(const float *residual, const float *branch,
 	const float *injection, int64_t hidden, int bf16, float *residual_out)
@@ -185,22 +311,68 @@ static unsigned blocks_of(int64_t count, int64_t each)
 	return static_cast<unsigned>((count + each - 1) / each);
 }
 
-extern "C" int PLUMB_LAUNCHER(hc_norm)(const struct plumb_hc_norm *norm, void *stream)
+static int launch_norm(const struct plumb_hc_norm *norm, void *stream)
 {
 	const dim3 grid(blocks_of(norm->hidden, NORM_THREADS), static_cast<unsigned>(norm->streams));
 	return PLUMB_LAUNCH(hc_norm_kernel, grid, NORM_THREADS, 0, stream, *norm);
 }
 
-extern "C" int PLUMB_LAUNCHER(hc_down)(const struct plumb_hc_down *down, void *stream)
+static int launch_down(const struct plumb_hc_down *down, void *stream)
 {
 	const int64_t rows = down->low_rank + (down->inject.data ? down->streams : 0);
 	const unsigned blocks = blocks_of(rows, DOWN_WARPS / down->pieces);
 	return PLUMB_LAUNCH(hc_down_kernel, blocks, 32 * DOWN_WARPS, 0, stream, *down);
 }
 
+static bool norm_down_is_wide(const struct plumb_hc_norm *norm, const struct plumb_hc_down *down)
+{
+	const int steps = plumb_gemv_steps(down->cols, down->pieces);
+	return (steps == 1 || steps == 3) && norm->streams <= DOWN_WIDE_STREAMS && norm->hidden % 8 == 0 &&
+	       plumb_gemv_rows_wide(&down->down, down->cols) && plumb_gemv_vector_wide(norm->residual) &&
+	       (!down->inject.data || (down->inject.format == down->down.format &&
+					      plumb_gemv_rows_wide(&down->inject, down->cols)));
+}
+
+extern "C" int PLUMB_LAUNCHER(hc_norm_down)(
+	const struct plumb_hc_norm *norm, const struct plumb_hc_down *down, void *stream)
+{
+	const int64_t rows = down->low_rank + (down->inject.data ? down->streams : 0);
+	const unsigned blocks = blocks_of(rows, DOWN_WARPS / down->pieces * DOWN_WIDE_ROWS);
+	const int steps = norm_down_is_wide(norm, down) ? plumb_gemv_steps(down->cols, down->pieces) : 0;
+	int status;
+
+	switch (steps ? down->down.format * 16 + steps : -1) {
+#define PLUMB_CASE(format)                                                                                             \
+	case format * 16 + 1:                                                                                          \
+		return PLUMB_LAUNCH_DEPENDENT(                                                                         \
+			(hc_norm_down_kernel<format, 1>), blocks, 32 * DOWN_WARPS, 0, stream, *norm, *down);           \
+	case format * 16 + 3:                                                                                          \
+		return PLUMB_LAUNCH_DEPENDENT(                                                                         \
+			(hc_norm_down_kernel<format, 3>), blocks, 32 * DOWN_WARPS, 0, stream, *norm, *down);
+		PLUMB_GEMV_FORMATS(PLUMB_CASE)
+#undef PLUMB_CASE
+	default:
+		status = launch_norm(norm, stream);
+		return status ? status : launch_down(down, stream);
+	}
+}
+
 extern "C" int PLUMB_LAUNCHER(hc_up_mix)(const struct plumb_hc_up *up, void *stream)
 {
 	const unsigned blocks = blocks_of(up->hidden, UP_WARPS);
+	const bool wide = up->pieces == 1 && up->low_rank <= 2 * PLUMB_ROW_LANES && up->streams <= UP_GROUP &&
+			  up->hidden <= PLUMB_GEMV_HIDDEN && plumb_gemv_rows_wide(&up->up, up->low_rank) &&
+			  plumb_gemv_vector_wide(up->low);
+
+	switch (wide ? up->up.format : -1) {
+#define PLUMB_CASE(format)                                                                                             \
+	case format:                                                                                                   \
+		return PLUMB_LAUNCH_DEPENDENT(hc_up_mix_wide_kernel<format>, blocks, 32 * UP_WARPS, 0, stream, *up);
+		PLUMB_GEMV_FORMATS(PLUMB_CASE)
+#undef PLUMB_CASE
+	default:
+		break;
+	}
 	switch (up->up.format) {
 #define PLUMB_CASE(format)                                                                                             \
 	case format:                                                                                                   \

@@ -19,7 +19,6 @@ struct plumb_hc_norm {
 	int bf16;              /* policy bf16: round at the contract's rne */
 	float *normed;         /* (S, D) */
 };
-PLUMB_DECLARE_LAUNCHER(hc_norm, const struct plumb_hc_norm *norm, void *stream);
 
 struct plumb_hc_down {
 	const float *normed;  /* (S*D) */
@@ -33,7 +32,9 @@ struct plumb_hc_down {
 	float *low;           /* (R) */
 	float *inject_logits; /* (S), unless there is no inject */
 };
-PLUMB_DECLARE_LAUNCHER(hc_down, const struct plumb_hc_down *down, void *stream);
+/* down->normed is norm->normed. One launch where kernels/gemv.h takes down, else two. */
+PLUMB_DECLARE_LAUNCHER(
+	hc_norm_down, const struct plumb_hc_norm *norm, const struct plumb_hc_down *down, void *stream);
 
 struct plumb_hc_up {
 	const float *normed;        /* (S, D) */

@@ -1,12 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-/* Projections. A warp takes one piece of one row; the warps of a block that share a row add their pieces through shared
- * memory, left to right. Nothing is staged: the input vector (10 to 40 KiB) is read through L1 and L2. */
+/* Projections. A warp takes one piece of several rows; the warps of a block that share rows add their pieces through
+ * shared memory, left to right.
+ *
+ * Two kernels of the same bits. The wide one keeps its part of the input vector in registers (kernels/gemv.h); the other
+ * takes any format, any address and any length. */
 #include "kernels/linear.h"
 
-#include "kernels/row.h"
+#include "kernels/gemv.h"
 
-/* Warps of a block: one row of the most pieces, or several rows. */
-enum { WARPS = PLUMB_SPLIT_MAX };
+enum {
+	WARPS = PLUMB_SPLIT_MAX, /* of a block that takes anything: one row of the most pieces, or several rows */
+	WIDE_WARPS = 4,          /* small blocks: as one ends, the next begins */
+	WIDE_ROWS = 8,           /* of a warp, at most: what it does once a block is shared by them */
+	WIDE_FLIGHT = 2,         /* of them in flight together */
+	WIDE_BLOCKS = 512,       /* fewer rows a warp before fewer blocks */
+};
 
 static __global__ void __launch_bounds__(32 * WARPS) linear_kernel(struct plumb_linear a)
 {
@@ -34,9 +42,120 @@ static __global__ void __launch_bounds__(32 * WARPS) linear_kernel(struct plumb_
 	}
 }
 
+/* Part of the call that a row belongs to; *n: in, the row of the call; out, of the part. */
+static __device__ __forceinline__ int part_of(const struct plumb_linear &a, int64_t *n)
+{
+	int p = 0;
+	while (p < a.parts - 1 && *n >= a.part[p].rows)
+		*n -= a.part[p++].rows;
+	return p;
+}
+
+/* Rows first .. first + rows - 1 of the call, a piece of each: sums go to sum (rows). Called by all threads of the block. */
+template <int Format, int Steps, bool Full>
+static __device__ __forceinline__ void wide_sums(const struct plumb_linear &a, int64_t first, int rows, int k0, int k1,
+	PLUMB_SHARED_PTR(float) staged, PLUMB_SHARED_PTR(float) out)
+{
+	struct plumb_vector<Steps> v = {};
+
+PLUMB_NO_UNROLL
+	for (int r0 = 0; r0 < rows; r0 += WIDE_FLIGHT) {
+		struct plumb_row row[WIDE_FLIGHT];
+		struct plumb_lane_row<Format, Steps> stored[WIDE_FLIGHT];
+		float sum[WIDE_FLIGHT];
+PLUMB_UNROLL
+		for (int r = 0; r < WIDE_FLIGHT; r++) { /* past the end the last row again, for nobody */
+			int64_t n = first + r0 + r < a.rows ? first + r0 + r : a.rows - 1;
+			const int p = part_of(a, &n);
+			row[r] = plumb_row_of<Format>(a.part[p].w, n, a.cols);
+		}
+		plumb_rows_fetch<Format, Steps, WIDE_FLIGHT, Full>(row, k0, k1, stored);
+		if (r0 == 0) { /* weights are nobody's output: only now is what the launch before wrote needed */
+			plumb_grid_dependency_wait();
+			plumb_vector_take(a.x, static_cast<int>(a.cols), k0, k1, staged, v);
+		}
+		plumb_rows_sums<Format, Steps, WIDE_FLIGHT, Full>(stored, v, sum);
+		if (threadIdx.x % 32 == 0)
+PLUMB_UNROLL
+			for (int r = 0; r < WIDE_FLIGHT; r++)
+				out[r0 + r] = sum[r];
+	}
+}
+
+/* Warps: the most a block has. rows: of a warp, a multiple of WIDE_FLIGHT. */
+template <int Format, int Steps, int Warps>
+static __global__ void __launch_bounds__(32 * Warps, Format == PLUMB_NVFP4 ? (12 + Warps - 1) / Warps : 16 / Warps)
+	linear_wide_kernel(struct plumb_linear a, int rows)
+{
+	PLUMB_SHARED(float, partial, Warps * WIDE_ROWS); /* (warps, rows) */
+	PLUMB_DYNAMIC_SHARED(float, staged);
+	const int warp = static_cast<int>(threadIdx.x / 32), shift = __ffs(a.pieces) - 1; /* a power of two */
+	const int piece = warp & (a.pieces - 1), groups = static_cast<int>(blockDim.x / 32) >> shift;
+	const int cols = static_cast<int>(a.cols), length = plumb_gemv_piece(cols, shift);
+	const int k0 = piece * length, k1 = min(k0 + length, cols);
+	const int64_t block_row = static_cast<int64_t>(blockIdx.x) * (groups * rows);
+	const int64_t first = block_row + (warp >> shift) * rows;
+
+	plumb_grid_launch_dependents();
+	/* in a block either all pieces are full or each is tested: they meet at a barrier */
+	if (cols == Steps * PLUMB_ROW_LANES << shift)
+		wide_sums<Format, Steps, true>(a, first, rows, k0, k1, staged, partial + warp * rows);
+	else
+		wide_sums<Format, Steps, false>(a, first, rows, k0, k1, staged, partial + warp * rows);
+	__syncthreads();
+	/* thread i finishes row i of the block */
+	const int i = static_cast<int>(threadIdx.x);
+	if (i >= groups * rows || block_row + i >= a.rows)
+		return;
+	const int at = (i / rows << shift) * rows + i % rows;
+	float sum = partial[at];
+	for (int s = 1; s < a.pieces; s++)
+		sum = sum + partial[at + s * rows];
+	int64_t n = block_row + i;
+	const int p = part_of(a, &n);
+	a.part[p].y[n] = plumb_rne(a.bf16, sum);
+}
+
+static bool is_wide(const struct plumb_linear *a)
+{
+	bool wide = plumb_gemv_vector_wide(a->x);
+	for (int p = 0; p < a->parts; p++)
+		wide = wide && a->part[p].w.format == a->part[0].w.format &&
+		       plumb_gemv_rows_wide(&a->part[p].w, a->cols);
+	return wide;
+}
+
+template <int Format, int Steps>
+static int launch_wide(const struct plumb_linear *a, void *stream)
+{
+	const int warps = a->pieces > WIDE_WARPS ? a->pieces : WIDE_WARPS, groups = warps / a->pieces;
+	const size_t shared = plumb_gemv_shared(a->cols, Steps);
+	int rows = WIDE_ROWS;
+
+	while (rows > WIDE_FLIGHT && a->rows / (groups * rows) < WIDE_BLOCKS)
+		rows /= 2;
+	const unsigned blocks = static_cast<unsigned>((a->rows + groups * rows - 1) / (groups * rows));
+	const unsigned threads = static_cast<unsigned>(32 * warps);
+	if (warps == WIDE_WARPS)
+		return PLUMB_LAUNCH_DEPENDENT((linear_wide_kernel<Format, Steps, WIDE_WARPS>), blocks, threads, shared,
+			stream, *a, rows);
+	return PLUMB_LAUNCH_DEPENDENT((linear_wide_kernel<Format, Steps, PLUMB_SPLIT_MAX>), blocks, threads, shared,
+		stream, *a, rows);
+}
+
 extern "C" int PLUMB_LAUNCHER(linear)(const struct plumb_linear *linear, void *stream)
 {
-	const int64_t rows_per_block = WARPS / linear->pieces;
-	const int64_t blocks = (linear->rows + rows_per_block - 1) / rows_per_block;
-	return PLUMB_LAUNCH(linear_kernel, static_cast<unsigned>(blocks), 32 * WARPS, 0, stream, *linear);
+	const int steps = is_wide(linear) ? plumb_gemv_steps(linear->cols, linear->pieces) : 0;
+	const int64_t rows = WARPS / linear->pieces;
+
+	switch (steps ? linear->part[0].w.format * 16 + steps : -1) {
+#define PLUMB_CASE(format, steps)                                                                                      \
+	case format * 16 + steps:                                                                                      \
+		return launch_wide<format, steps>(linear, stream);
+		PLUMB_GEMV_SHAPES(PLUMB_CASE)
+#undef PLUMB_CASE
+	default:
+		return PLUMB_LAUNCH(linear_kernel, static_cast<unsigned>((linear->rows + rows - 1) / rows), 32 * WARPS,
+			0, stream, *linear);
+	}
 }

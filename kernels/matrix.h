@@ -4,6 +4,10 @@
 #ifndef PLUMB_KERNELS_MATRIX_H
 #define PLUMB_KERNELS_MATRIX_H
 
+#include <stdint.h>
+
+#include "core/weight.h"
+
 struct plumb_matrix {
 	const void *data;  /* (rows, cols) of format; NULL: no such matrix */
 	const void *scale;
@@ -19,6 +23,15 @@ struct plumb_matrix_bank {
 	const float *global;      /* (count): each has its own */
 	int format;
 	int scale_format;
+	int wide;                 /* every matrix can be loaded 8 columns at a time (plumb_matrix_wide) */
 };
+
+/* Whether the rows of a matrix can be loaded 8 columns at a time: cols a multiple of 8, and 8 columns of the format (16
+ * bytes at most a load) aligned. */
+static inline int plumb_matrix_wide(int format, const void *data, int64_t cols)
+{
+	const int bytes = format == PLUMB_NVFP4 ? 4 : format >= PLUMB_FP8_ROW ? 8 : 16;
+	return cols % 8 == 0 && (uintptr_t)data % (uintptr_t)bytes == 0;
+}
 
 #endif

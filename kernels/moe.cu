@@ -13,7 +13,7 @@
 #include "kernels/moe.h"
 
 #include "core/math32.h"
-#include "kernels/row.h"
+#include "kernels/gemv.h"
 
 enum {
 	ROUTER_WARPS = PLUMB_SPLIT_MAX, /* one row of the most pieces, or several; ranks 512 experts in one go */
@@ -21,6 +21,10 @@ enum {
 	GATE_UP_WARPS = 8, /* more when one row has more pieces: small blocks, so that registers allow several an SM */
 	DOWN_WARPS = 12,   /* at most: 10 experts and the shared one take 11 */
 	DOWN_ROWS = 2,     /* outputs of a block: 1280 blocks at full size; 4 need registers for one block an SM */
+	GATE_UP_WIDE_WARPS = 4, /* small blocks: as one ends, the next begins */
+	GATE_UP_UNITS = 4,      /* of a warp: 440 blocks at full size */
+	DOWN_WIDE_WARPS = 16,   /* at most: a slot a warp, and the shared expert */
+	DOWN_WIDE_ROWS = 4,     /* outputs of a block: 640 blocks at full size */
 	PER_LANE = PLUMB_ROW_PER_LANE,
 };
 
@@ -202,9 +206,86 @@ static __device__ __forceinline__ void choose(
 	}
 }
 
+/* The same for up to ROUTER_THREADS experts, one a thread, without a sort. In its warp a probability's place is the number
+ * of better ones; the first A of every warp are candidates, and a candidate's slot is the number of better candidates. */
+static __device__ __forceinline__ void choose_few(const struct plumb_moe_router_launch &a,
+	PLUMB_SHARED_PTR(unsigned long long) rank, PLUMB_SHARED_PTR(float) part, PLUMB_SHARED_PTR(float) value)
+{
+	const int e = static_cast<int>(threadIdx.x), lane = e % 32, warp = e / 32;
+	const bool live = e < a.experts;
+	const float logit = live ? __ldcg(a.logits + e) : -INFINITY;
+	const float max = block_max(logit, part);
+	const float power = plumb_expf(logit - max);
+
+	value[e] = power;
+	__syncthreads();
+	if (e < PLUMB_ROW_LANES) { /* strided(256): thread j is accumulator j */
+		float sum = 0.0f;
+		for (int i = e; i < a.experts; i += PLUMB_ROW_LANES)
+			sum = sum + value[i];
+		sum = plumb_warp_sum(sum);
+		if (lane == 0)
+			part[ROUTER_WARPS + warp] = sum;
+	}
+	__syncthreads();
+	const float prob = plumb_divf(power, plumb_warps_tree(part + ROUTER_WARPS));
+	const unsigned long long mine = live ? rank_of(prob, e) : 0;
+	const unsigned high = static_cast<unsigned>(mine >> 32);
+	int place = 0;
+PLUMB_UNROLL
+	for (int i = 0; i < 32; i++) { /* of equal ones the lower lane has the lower index */
+		const unsigned other = __shfl_sync(PLUMB_FULL_WARP, high, i);
+		place += other > high || (other == high && i < lane);
+	}
+	const int kept = min(a.chosen, 32), warps = (a.experts + 31) / 32, candidates = warps * kept;
+	if (warp < warps && place < kept)
+		rank[warp * kept + place] = mine;
+	__syncthreads();
+	for (int c = e; c < candidates; c += ROUTER_THREADS) {
+		const unsigned long long key = rank[c];
+		int slot = 0;
+		for (int i = 0; i < candidates; i++)
+			slot += rank[i] > key;
+		if (slot < a.chosen && key != 0) {
+			a.expert[slot] = static_cast<int32_t>(~static_cast<unsigned>(key));
+			value[slot] = rank_prob(key);
+		}
+	}
+	__syncthreads();
+	if (e < a.chosen) {
+		float chosen = 0.0f;
+		for (int k = 0; k < a.chosen; k++)
+			chosen = chosen + value[k];
+		a.weight[e] = plumb_rne(a.bf16, a.norm_topk ? plumb_divf(value[e], chosen) : value[e]);
+	}
+}
+
+/* One piece of a row; wide: kernels/gemv.h takes it. */
+template <int Format>
+static __device__ __forceinline__ float router_piece(const struct plumb_moe_router_launch &a, const struct plumb_matrix &m,
+	int64_t n, int piece, PLUMB_SHARED_PTR(float) none)
+{
+	enum { STEPS = 3 };
+	const int cols = static_cast<int>(a.cols), length = plumb_gemv_piece(cols, __ffs(a.pieces) - 1);
+	const int k0 = piece * length, k1 = min(k0 + length, cols);
+	const struct plumb_row row[1] = {plumb_row_of<Format>(m, n, cols)};
+	struct plumb_lane_row<Format, STEPS> stored[1];
+	struct plumb_vector<STEPS> v = {};
+	float sum[1];
+
+	plumb_rows_fetch<Format, STEPS, 1, false>(row, k0, k1, stored);
+	plumb_grid_dependency_wait();
+	plumb_vector_take(a.x, cols, k0, k1, none, v);
+	plumb_rows_sums<Format, STEPS, 1, false>(stored, v, sum);
+	return sum[0];
+}
+
+/* Wide: bf16 rows in pieces of up to three steps, the released router. */
+template <bool Wide>
 static __global__ void __launch_bounds__(ROUTER_THREADS, 1) moe_router_kernel(struct plumb_moe_router_launch a)
 {
 	PLUMB_SHARED(float, part, 2 * ROUTER_WARPS);
+	PLUMB_SHARED(float, value, ROUTER_THREADS);
 	PLUMB_SHARED(int, last, 1);
 	PLUMB_DYNAMIC_SHARED(unsigned long long, rank);
 	const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -212,13 +293,21 @@ static __global__ void __launch_bounds__(ROUTER_THREADS, 1) moe_router_kernel(st
 	const int64_t row = static_cast<int64_t>(blockIdx.x) * (ROUTER_WARPS / a.pieces) + warp / a.pieces;
 	const bool live = row <= a.experts;
 
+	plumb_grid_launch_dependents();
 	if (live) {
 		const struct plumb_matrix m[1] = {row < a.experts ? a.gate : a.shared_gate};
 		const int64_t n[1] = {row < a.experts ? row : 0};
 		float sum[1];
-		rows_piece<1>(m, n, a.cols, a.x, piece, a.pieces, sum);
+		if (Wide) {
+			sum[0] = router_piece<PLUMB_BF16>(a, m[0], n[0], piece, value);
+		} else {
+			plumb_grid_dependency_wait();
+			rows_piece<1>(m, n, a.cols, a.x, piece, a.pieces, sum);
+		}
 		if (lane == 0)
 			part[warp] = sum[0];
+	} else {
+		plumb_grid_dependency_wait();
 	}
 	__syncthreads();
 	if (live && piece == 0 && lane == 0) {
@@ -235,13 +324,15 @@ static __global__ void __launch_bounds__(ROUTER_THREADS, 1) moe_router_kernel(st
 	if (threadIdx.x == 0) {
 		__threadfence(); /* covers the block's stores: the barrier came between */
 		last[0] = atomicInc(a.arrived, gridDim.x - 1) == gridDim.x - 1; /* the last arrival leaves zero */
+		__threadfence();
 	}
 	__syncthreads();
 	if (!last[0])
 		return;
-	__threadfence();
 	if (a.rank)
 		choose(a, reinterpret_cast<unsigned long long *>(a.rank), part);
+	else if (a.experts <= ROUTER_THREADS)
+		choose_few(a, rank, part, value);
 	else
 		choose(a, rank, part);
 }
@@ -250,8 +341,15 @@ extern "C" int PLUMB_LAUNCHER(moe_router)(const struct plumb_moe_router_launch *
 {
 	const int64_t rows_per_block = ROUTER_WARPS / launch->pieces;
 	const int64_t blocks = (launch->experts + rows_per_block) / rows_per_block; /* E + 1 rows, rounded up */
-	const size_t shared = launch->rank ? 0 : sizeof(uint64_t) * static_cast<size_t>(power_of_two(launch->experts));
-	return PLUMB_LAUNCH(moe_router_kernel, static_cast<unsigned>(blocks), ROUTER_THREADS, shared, stream, *launch);
+	const int ranks = power_of_two(launch->experts < ROUTER_THREADS ? ROUTER_THREADS : launch->experts);
+	const size_t shared = launch->rank ? 0 : sizeof(uint64_t) * static_cast<size_t>(ranks);
+	const int steps = plumb_gemv_steps(launch->cols, launch->pieces);
+	const bool wide = launch->gate.format == PLUMB_BF16 && launch->shared_gate.format == PLUMB_BF16 &&
+			  plumb_gemv_rows_wide(&launch->gate, launch->cols) &&
+			  plumb_gemv_rows_wide(&launch->shared_gate, launch->cols) && plumb_gemv_vector_wide(launch->x) &&
+			  (steps == 1 || steps == 3);
+	return PLUMB_LAUNCH_DEPENDENT(wide ? moe_router_kernel<true> : moe_router_kernel<false>,
+		static_cast<unsigned>(blocks), ROUTER_THREADS, shared, stream, *launch);
 }
 
 /* --- gate and up --- */
@@ -320,6 +418,89 @@ static __global__ void __launch_bounds__(32 * PLUMB_SPLIT_MAX, 1) moe_gate_up_ke
 	}
 }
 
+/* Gate and up of one unit, both in flight together. */
+template <int Format, int Steps>
+static __device__ __forceinline__ void unit_sums(const struct plumb_matrix &gate, const struct plumb_matrix &up, int64_t n,
+	int cols, const struct plumb_vector<Steps> &v, float (&sum)[2])
+{
+	const struct plumb_row row[2] = {plumb_row_of<Format>(gate, n, cols), plumb_row_of<Format>(up, n, cols)};
+	struct plumb_lane_row<Format, Steps> stored[2];
+
+	if (cols == Steps * PLUMB_ROW_LANES) {
+		plumb_rows_fetch<Format, Steps, 2, true>(row, 0, cols, stored);
+		plumb_rows_sums<Format, Steps, 2, true>(stored, v, sum);
+	} else {
+		plumb_rows_fetch<Format, Steps, 2, false>(row, 0, cols, stored);
+		plumb_rows_sums<Format, Steps, 2, false>(stored, v, sum);
+	}
+}
+
+/* Whole rows, wide. A warp takes GATE_UP_UNITS neighbouring units; lane u finishes unit u. The routed experts come first, in
+ * blocks of their own, so that a block has one format. */
+template <int Format, int SharedFormat, int Steps>
+static __global__ void __launch_bounds__(32 * GATE_UP_WIDE_WARPS, Format == SharedFormat ? 4 : 3)
+	moe_gate_up_wide_kernel(struct plumb_moe_gate_up_launch a, int routed_blocks)
+{
+	PLUMB_DYNAMIC_SHARED(float, staged);
+	const int warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
+	const int cols = static_cast<int>(a.cols), inner = static_cast<int>(a.inner);
+	const bool shared = static_cast<int>(blockIdx.x) >= routed_blocks;
+	const int units = shared ? static_cast<int>(a.shared_inner) : a.chosen * inner;
+	const int block = static_cast<int>(blockIdx.x) - (shared ? routed_blocks : 0);
+	const int first = (block * GATE_UP_WIDE_WARPS + warp) * GATE_UP_UNITS;
+	struct plumb_vector<Steps> v = {};
+	float gate = 0.0f, up = 0.0f;
+
+	plumb_grid_launch_dependents();
+	plumb_grid_dependency_wait(); /* which experts, is what the launch before says */
+	plumb_vector_take(a.x, cols, 0, cols, staged, v);
+PLUMB_NO_UNROLL
+	for (int u = 0; u < GATE_UP_UNITS; u++) {
+		const int unit = first + u;
+		float sum[2] = {plumb_nanf(), plumb_nanf()};
+		if (unit >= units)
+			break;
+		if (shared) {
+			unit_sums<SharedFormat, Steps>(a.shared_gate, a.shared_up, unit, cols, v, sum);
+		} else {
+			const int slot = unit / inner;
+			const int32_t e = a.expert[slot];
+			if (in_range(e, a.experts))
+				unit_sums<Format, Steps>(plumb_bank_matrix(a.gate, e), plumb_bank_matrix(a.up, e),
+					unit - slot * inner, cols, v, sum);
+		}
+		gate = lane == u ? sum[0] : gate;
+		up = lane == u ? sum[1] : up;
+	}
+	if (lane >= GATE_UP_UNITS || first + lane >= units)
+		return;
+	const float gated = plumb_rne(a.bf16, plumb_siluf(plumb_rne(a.bf16, gate)));
+	(shared ? a.shared_hidden : a.hidden)[first + lane] = plumb_rne(a.bf16, gated * plumb_rne(a.bf16, up));
+}
+
+template <int Format, int Steps> static int gate_up_wide(const struct plumb_moe_gate_up_launch *a, void *stream)
+{
+	enum { UNITS = GATE_UP_WIDE_WARPS * GATE_UP_UNITS }; /* of a block */
+	const int routed = static_cast<int>((a->chosen * a->inner + UNITS - 1) / UNITS);
+	const unsigned blocks = static_cast<unsigned>(routed + (a->shared_inner + UNITS - 1) / UNITS);
+	const size_t shared = plumb_gemv_shared(a->cols, Steps);
+
+	if (a->shared_gate.format == Format)
+		return PLUMB_LAUNCH_DEPENDENT((moe_gate_up_wide_kernel<Format, Format, Steps>), blocks,
+			32 * GATE_UP_WIDE_WARPS, shared, stream, *a, routed);
+	return PLUMB_LAUNCH_DEPENDENT((moe_gate_up_wide_kernel<Format, PLUMB_BF16, Steps>), blocks,
+		32 * GATE_UP_WIDE_WARPS, shared, stream, *a, routed);
+}
+
+static bool gate_up_is_wide(const struct plumb_moe_gate_up_launch *a)
+{
+	const int routed = a->gate.format, shared = a->shared_gate.format;
+	return a->pieces == 1 && a->gate.wide && a->up.wide && a->up.format == routed && a->shared_up.format == shared &&
+	       (shared == routed || shared == PLUMB_BF16) && a->cols % 8 == 0 &&
+	       plumb_gemv_rows_wide(&a->shared_gate, a->cols) && plumb_gemv_rows_wide(&a->shared_up, a->cols) &&
+	       plumb_gemv_vector_wide(a->x);
+}
+
 extern "C" int PLUMB_LAUNCHER(moe_gate_up)(const struct plumb_moe_gate_up_launch *launch, void *stream)
 {
 	const int warps = launch->pieces > GATE_UP_WARPS ? launch->pieces : GATE_UP_WARPS;
@@ -328,8 +509,18 @@ extern "C" int PLUMB_LAUNCHER(moe_gate_up)(const struct plumb_moe_gate_up_launch
 	const int64_t blocks = (units + units_per_block - 1) / units_per_block;
 	const bool alike = launch->gate.format == launch->up.format &&
 			   launch->shared_gate.format == launch->shared_up.format;
-	return PLUMB_LAUNCH(alike ? moe_gate_up_kernel<true> : moe_gate_up_kernel<false>,
-		static_cast<unsigned>(blocks), static_cast<unsigned>(32 * warps), 0, stream, *launch);
+	const int steps = gate_up_is_wide(launch) ? plumb_gemv_steps(launch->cols, 1) : 0;
+
+	switch (steps ? launch->gate.format * 16 + steps : -1) {
+#define PLUMB_CASE(format, steps)                                                                                      \
+	case format * 16 + steps:                                                                                      \
+		return gate_up_wide<format, steps>(launch, stream);
+		PLUMB_GEMV_SHAPES(PLUMB_CASE)
+#undef PLUMB_CASE
+	default:
+		return PLUMB_LAUNCH(alike ? moe_gate_up_kernel<true> : moe_gate_up_kernel<false>,
+			static_cast<unsigned>(blocks), static_cast<unsigned>(32 * warps), 0, stream, *launch);
+	}
 }
 
 /* --- down and combine --- */
@@ -403,11 +594,107 @@ PLUMB_UNROLL
 	}
 }
 
+/* DOWN_WIDE_ROWS whole rows of one expert by one warp. */
+template <int Format, int Steps>
+static __device__ __forceinline__ void down_sums(const struct plumb_matrix &m, int64_t first, int64_t rows, const float *x,
+	int cols, PLUMB_SHARED_PTR(float) none, float (&sum)[DOWN_WIDE_ROWS])
+{
+	struct plumb_row row[DOWN_WIDE_ROWS];
+	struct plumb_lane_row<Format, Steps> stored[DOWN_WIDE_ROWS];
+	struct plumb_vector<Steps> v = {};
+
+PLUMB_UNROLL
+	for (int r = 0; r < DOWN_WIDE_ROWS; r++) /* past the end the last row again, for nobody */
+		row[r] = plumb_row_of<Format>(m, first + r < rows ? first + r : rows - 1, cols);
+	plumb_rows_fetch<Format, Steps, DOWN_WIDE_ROWS, false>(row, 0, cols, stored);
+	plumb_vector_take(x, cols, 0, cols, none, v);
+	plumb_rows_sums<Format, Steps, DOWN_WIDE_ROWS, false>(stored, v, sum);
+}
+
+/* Whole rows, wide: warp k takes slot k, the last the shared expert; thread r finishes output r of the block. */
+template <int Format, int SharedFormat, int Steps>
+static __global__ void __launch_bounds__(32 * DOWN_WIDE_WARPS) moe_down_wide_kernel(struct plumb_moe_down_launch a)
+{
+	PLUMB_SHARED(float, partial, DOWN_WIDE_WARPS * DOWN_WIDE_ROWS);
+	const int slot = static_cast<int>(threadIdx.x / 32), thread = static_cast<int>(threadIdx.x);
+	const int64_t first = static_cast<int64_t>(blockIdx.x) * DOWN_WIDE_ROWS, n = first + thread;
+	float sum[DOWN_WIDE_ROWS];
+
+	plumb_grid_launch_dependents();
+	plumb_grid_dependency_wait(); /* which experts, is what a launch before says */
+	if (slot == a.chosen) {
+		down_sums<SharedFormat, Steps>(a.shared_down, first, a.rows, a.shared_hidden,
+			static_cast<int>(a.shared_inner), partial, sum);
+	} else {
+		const int32_t e = a.expert[slot];
+PLUMB_UNROLL
+		for (int r = 0; r < DOWN_WIDE_ROWS; r++)
+			sum[r] = plumb_nanf();
+		if (in_range(e, a.experts))
+			down_sums<Format, Steps>(plumb_bank_matrix(a.down, e), first, a.rows, a.hidden + slot * a.inner,
+				static_cast<int>(a.inner), partial, sum);
+	}
+	if (thread % 32 == 0)
+PLUMB_UNROLL
+		for (int r = 0; r < DOWN_WIDE_ROWS; r++)
+			partial[slot * DOWN_WIDE_ROWS + r] = sum[r];
+	__syncthreads();
+	if (thread >= DOWN_WIDE_ROWS || n >= a.rows)
+		return;
+	const float shared = plumb_rne(a.bf16, partial[a.chosen * DOWN_WIDE_ROWS + thread]);
+	float routed = 0.0f;
+	for (int k = 0; k < a.chosen; k++)
+		routed = routed + plumb_rne(a.bf16, plumb_rne(a.bf16, partial[k * DOWN_WIDE_ROWS + thread]) * a.weight[k]);
+	routed = plumb_rne(a.bf16, routed);
+	a.y[n] = plumb_rne(a.bf16, routed + plumb_rne(a.bf16, *a.shared_weight * shared));
+	if (a.routed)
+		a.routed[n] = routed;
+	if (a.shared)
+		a.shared[n] = shared;
+}
+
+template <int Format, int Steps> static int down_wide(const struct plumb_moe_down_launch *a, void *stream)
+{
+	const unsigned blocks = static_cast<unsigned>((a->rows + DOWN_WIDE_ROWS - 1) / DOWN_WIDE_ROWS);
+	const unsigned threads = static_cast<unsigned>(32 * (a->chosen + 1));
+
+	if (a->shared_down.format == Format)
+		return PLUMB_LAUNCH_DEPENDENT(
+			(moe_down_wide_kernel<Format, Format, Steps>), blocks, threads, 0, stream, *a);
+	return PLUMB_LAUNCH_DEPENDENT((moe_down_wide_kernel<Format, PLUMB_BF16, Steps>), blocks, threads, 0, stream, *a);
+}
+
+/* Steps that take the rows of both, up to three; 0: not wide. */
+static int down_steps(const struct plumb_moe_down_launch *a)
+{
+	const int64_t longer = a->inner > a->shared_inner ? a->inner : a->shared_inner;
+	const int shared = a->shared_down.format, steps = plumb_gemv_steps(longer, 1);
+
+	if (a->pieces != 1 || a->shared_pieces != 1 || a->chosen + 1 > DOWN_WIDE_WARPS || !a->down.wide || steps > 3 ||
+		a->inner % 8 != 0 || (shared != a->down.format && shared != PLUMB_BF16) ||
+		!plumb_gemv_rows_wide(&a->shared_down, a->shared_inner) || !plumb_gemv_vector_wide(a->hidden) ||
+		!plumb_gemv_vector_wide(a->shared_hidden))
+		return 0;
+	return steps;
+}
+
 extern "C" int PLUMB_LAUNCHER(moe_down)(const struct plumb_moe_down_launch *launch, void *stream)
 {
 	const int64_t blocks = (launch->rows + DOWN_ROWS - 1) / DOWN_ROWS;
 	const int64_t parts = static_cast<int64_t>(launch->chosen) * launch->pieces + launch->shared_pieces;
 	const int warps = parts < DOWN_WARPS ? static_cast<int>(parts) : DOWN_WARPS;
-	return PLUMB_LAUNCH(
-		moe_down_kernel, static_cast<unsigned>(blocks), static_cast<unsigned>(32 * warps), 0, stream, *launch);
+	const int steps = down_steps(launch);
+
+	switch (steps ? launch->down.format * 16 + steps : -1) {
+#define PLUMB_CASE(format)                                                                                             \
+	case format * 16 + 1:                                                                                          \
+		return down_wide<format, 1>(launch, stream);                                                           \
+	case format * 16 + 3:                                                                                          \
+		return down_wide<format, 3>(launch, stream);
+		PLUMB_GEMV_FORMATS(PLUMB_CASE)
+#undef PLUMB_CASE
+	default:
+		return PLUMB_LAUNCH(moe_down_kernel, static_cast<unsigned>(blocks), static_cast<unsigned>(32 * warps), 0,
+			stream, *launch);
+	}
 }

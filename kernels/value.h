@@ -134,16 +134,24 @@ static __device__ __forceinline__ uint16_t plumb_f16_code(float x)
 #endif
 }
 
+/* A constant that stays in a register: an instruction has room for one constant, and the compiler would else move the
+ * second one into place for every use. Blocks have one row of threads, which it does not know. */
+static __device__ __forceinline__ uint32_t plumb_register(uint32_t constant)
+{
+	return constant + threadIdx.y;
+}
+
 /* Eight e2m1 codes, the first in the lowest bits. A byte permutation is a table of eight entries that takes four codes
  * at once: one gives the upper bytes of the magnitudes 0 0.5 1 1.5 2 3 4 6 as bf16, one the lower bytes. (An integer to
  * float conversion for each, as in core/numeric.h, runs at a quarter of the rate.) */
 static __device__ __forceinline__ void plumb_e2m1_values(uint32_t codes, float (&w)[PLUMB_COLUMNS])
 {
-	const uint32_t index = codes & 0x77777777u;
-	const uint32_t lower0 = __byte_perm(0xc0800000u, 0xc0804000u, index); /* of codes 0..3 */
-	const uint32_t lower4 = __byte_perm(0xc0800000u, 0xc0804000u, index >> 16);
-	const uint32_t upper0 = __byte_perm(0x3f3f3f00u, 0x40404040u, index);
-	const uint32_t upper4 = __byte_perm(0x3f3f3f00u, 0x40404040u, index >> 16);
+	const uint32_t index = codes & 0x77777777u, index4 = index >> 16;
+	const uint32_t lower = plumb_register(0xc0800000u), upper = plumb_register(0x3f3f3f00u);
+	const uint32_t lower0 = __byte_perm(lower, 0xc0804000u, index); /* of codes 0..3 */
+	const uint32_t lower4 = __byte_perm(lower, 0xc0804000u, index4);
+	const uint32_t upper0 = __byte_perm(upper, 0x40404040u, index);
+	const uint32_t upper4 = __byte_perm(upper, 0x40404040u, index4);
 	/* even codes have their signs in bits 3, 11, 19, 27, odd ones at the tops of the bytes */
 	const uint32_t even = __byte_perm(upper0, upper4, 0x6420) | (codes << 4 & 0x80808080u);
 	const uint32_t odd = __byte_perm(upper0, upper4, 0x7531) | (codes & 0x80808080u);

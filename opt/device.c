@@ -506,7 +506,11 @@ int plumb_device_bank(
 		d->banks += i == d->banks;
 	}
 	const void *const *pointer = (const void *const *)(const void *)p->device;
+	int wide = 1;
+	for (int64_t m = 0; m < count; m++)
+		wide = wide && plumb_matrix_wide((int)bank[m].format, bank[m].data, bank[m].cols);
 	out->matrices = (struct plumb_matrix_bank){
+		.wide = wide,
 		.data = pointer,
 		.scale = pointer + n,
 		.global = (const float *)(const void *)(pointer + 2 * n),

@@ -41,9 +41,7 @@ int hc_norm_down_opt(const struct plumb_env *env, const void *args)
 		down.normed = norm.normed;
 		down.low = a->low + t * R;
 		down.inject_logits = a->inject ? a->inject_logits + t * S : NULL;
-		status = PLUMB_RUN(env, hc_norm, &norm);
-		if (status == PLUMB_OK)
-			status = PLUMB_RUN(env, hc_down, &down);
+		status = PLUMB_RUN(env, hc_norm_down, &norm, &down);
 	}
 	return status;
 }

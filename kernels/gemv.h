@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: MIT */
+/* Several stored matrix rows times one vector, strided(256): what every projection at a served shape is made of. Device
+ * code only.
+ *
+ * A lane owns the columns k0 + 256*s + 8*lane .. + 7 of every step s of its piece. The loads of all rows in flight are under
+ * way before the first product, and the part of the vector that meets them serves all of them: it lies in registers, or,
+ * where a piece is so long that it would take too many, in shared memory. Needs rows and vector that can be loaded 8 columns
+ * at a time (kernels/gemv_shape.h); kernels/row.h takes any other and gives the same bits.
+ *
+ * Columns past the end of the piece: the vector is -0, the codes are those of +0. Their product is -0, and adding -0 leaves
+ * every accumulator as it is. */
+#ifndef PLUMB_KERNELS_GEMV_H
+#define PLUMB_KERNELS_GEMV_H
+
+#include "kernels/gemv_shape.h"
+#include "kernels/row.h"
+
+/* A lane's part of the vector. */
+template <int Steps> struct plumb_vector {
+	float x[Steps][PLUMB_COLUMNS];
+};
+template <> struct plumb_vector<PLUMB_GEMV_LONG> {
+	PLUMB_SHARED_PTR(float) staged;
+	int cols, first, left; /* left: columns of the piece from the lane's first on */
+};
+
+static __device__ __forceinline__ void plumb_unpack(const float4 &lo, const float4 &hi, float (&x)[PLUMB_COLUMNS])
+{
+	x[0] = lo.x, x[1] = lo.y, x[2] = lo.z, x[3] = lo.w;
+	x[4] = hi.x, x[5] = hi.y, x[6] = hi.z, x[7] = hi.w;
+}
+
+/* The lane's first column of a piece. */
+static __device__ __forceinline__ int plumb_first_column(int k0)
+{
+	return k0 + static_cast<int>(threadIdx.x) % 32 * PLUMB_COLUMNS;
+}
+
+/* Columns k0 <= k < k1 of x into registers. */
+template <int Steps>
+static __device__ __forceinline__ void plumb_registers_take(
+	const float *x, int k0, int k1, struct plumb_vector<Steps> &v)
+{
+	const int first = plumb_first_column(k0);
+PLUMB_UNROLL
+	for (int s = 0; s < Steps; s++) {
+		float4 lo = make_float4(-0.0f, -0.0f, -0.0f, -0.0f), hi = lo;
+		if (first + s * PLUMB_ROW_LANES < k1) {
+			lo = *PLUMB_AS(const float4, x + first + s * PLUMB_ROW_LANES);
+			hi = *PLUMB_AS(const float4, x + first + s * PLUMB_ROW_LANES + 4);
+		}
+		plumb_unpack(lo, hi, v.x[s]);
+	}
+}
+
+/* Columns k0 <= k < k1 of x. staged: cols floats of shared memory, which a short piece does not use. All threads of the
+ * block call it, and nobody else has used staged. */
+template <int Steps>
+static __device__ __forceinline__ void plumb_vector_take(const float *x, int cols, int k0, int k1,
+	PLUMB_SHARED_PTR(float) staged, struct plumb_vector<Steps> &v)
+{
+	(void)cols;
+	(void)staged;
+	plumb_registers_take<Steps>(x, k0, k1, v);
+}
+
+/* Of each 8 columns the first four go to one half of the memory and the others to the other, so that the lanes of a warp
+ * read without bank conflicts. */
+static __device__ __forceinline__ void plumb_vector_take(const float *x, int cols, int k0, int k1,
+	PLUMB_SHARED_PTR(float) staged, struct plumb_vector<PLUMB_GEMV_LONG> &v)
+{
+	for (int i = static_cast<int>(threadIdx.x); i < cols / 4; i += static_cast<int>(blockDim.x))
+		*PLUMB_AS(float4, staged + ((i & 1) * (cols / 8) + i / 2) * 4) = *PLUMB_AS(const float4, x + 4 * i);
+	__syncthreads();
+	v.staged = staged;
+	v.cols = cols;
+	v.first = plumb_first_column(k0);
+	v.left = k1 - v.first;
+}
+
+template <bool Full, int Steps>
+static __device__ __forceinline__ void plumb_vector_step(
+	const struct plumb_vector<Steps> &v, int s, float (&x)[PLUMB_COLUMNS])
+{
+PLUMB_UNROLL
+	for (int j = 0; j < PLUMB_COLUMNS; j++)
+		x[j] = v.x[s][j];
+}
+
+template <bool Full>
+static __device__ __forceinline__ void plumb_vector_step(
+	const struct plumb_vector<PLUMB_GEMV_LONG> &v, int s, float (&x)[PLUMB_COLUMNS])
+{
+	float4 lo = make_float4(-0.0f, -0.0f, -0.0f, -0.0f), hi = lo;
+	if (Full || s * PLUMB_ROW_LANES < v.left) {
+		lo = *PLUMB_AS(const float4, v.staged + v.first / 2 + s * (PLUMB_ROW_LANES / 2));
+		hi = *PLUMB_AS(const float4, v.staged + (v.cols + v.first) / 2 + s * (PLUMB_ROW_LANES / 2));
+	}
+	plumb_unpack(lo, hi, x);
+}
+
+/* A lane's part of a row as it is stored. Members that a format does not use cost nothing. */
+template <int Format, int Steps> struct plumb_lane_row {
+	enum { WORDS = Format == PLUMB_NVFP4 ? 1 : Format == PLUMB_BF16 ? 4 : 2 };
+	uint32_t code[Steps][WORDS];
+	float block[Steps];   /* fp8 block: the scale of the step's columns */
+	uint8_t group[Steps]; /* nvfp4: its code */
+	float factor;         /* fp8 row, nvfp4 */
+};
+
+/* Full: the piece has all its columns, so no load is conditional. left: columns of the piece from the lane's first on. */
+template <int Format, int Steps, bool Full>
+static __device__ __forceinline__ void plumb_row_fetch(
+	const struct plumb_row &row, unsigned first, int left, struct plumb_lane_row<Format, Steps> &r)
+{
+	const unsigned char *const data = row.data + static_cast<size_t>(first / PLUMB_COLUMNS) * plumb_columns_bytes(Format);
+	const unsigned block = first / PLUMB_FP8_BLOCK_SIZE;
+	const uint8_t *const group = static_cast<const uint8_t *>(row.scale) + first / PLUMB_NVFP4_GROUP;
+
+	r.factor = row.factor;
+PLUMB_UNROLL
+	for (int s = 0; s < Steps; s++) {
+		const unsigned char *const p = data + s * (PLUMB_ROW_LANES / PLUMB_COLUMNS) * plumb_columns_bytes(Format);
+		const bool live = Full || s * PLUMB_ROW_LANES < left;
+		if (Format == PLUMB_BF16) {
+			uint4 v = make_uint4(0, 0, 0, 0);
+			if (live)
+				v = plumb_load_stream(PLUMB_AS(const uint4, p));
+			r.code[s][0] = v.x, r.code[s][1 % r.WORDS] = v.y;
+			r.code[s][2 % r.WORDS] = v.z, r.code[s][3 % r.WORDS] = v.w;
+		} else if (Format == PLUMB_NVFP4) {
+			r.code[s][0] = live ? plumb_load_stream(PLUMB_AS(const uint32_t, p)) : 0u;
+		} else {
+			uint2 v = make_uint2(0, 0);
+			if (live)
+				v = plumb_load_stream(PLUMB_AS(const uint2, p));
+			r.code[s][0] = v.x, r.code[s][1 % r.WORDS] = v.y;
+		}
+		if (Format == PLUMB_NVFP4)
+			r.group[s] = live ? group[s * (PLUMB_ROW_LANES / PLUMB_NVFP4_GROUP)] : static_cast<uint8_t>(0);
+	}
+	if (Format != PLUMB_FP8_BLOCK)
+		return;
+	/* the two formats apart: a choice at every load would be a branch at every load */
+	if (row.scale_format == PLUMB_F32) {
+		const float *const scale = static_cast<const float *>(row.scale) + block;
+PLUMB_UNROLL
+		for (int s = 0; s < Steps; s++)
+			r.block[s] = Full || s * PLUMB_ROW_LANES < left ? scale[s * (PLUMB_ROW_LANES / PLUMB_FP8_BLOCK_SIZE)] : 0.0f;
+	} else {
+		const uint16_t *const scale = static_cast<const uint16_t *>(row.scale) + block;
+PLUMB_UNROLL
+		for (int s = 0; s < Steps; s++)
+			r.block[s] = plumb_bf16_to_f32(
+				Full || s * PLUMB_ROW_LANES < left ? scale[s * (PLUMB_ROW_LANES / PLUMB_FP8_BLOCK_SIZE)] : static_cast<uint16_t>(0));
+	}
+}
+
+/* The values of step s. */
+template <int Format, int Steps>
+static __device__ __forceinline__ void plumb_row_decode(
+	const struct plumb_lane_row<Format, Steps> &r, int s, float (&w)[PLUMB_COLUMNS])
+{
+	if (Format == PLUMB_BF16) {
+PLUMB_UNROLL
+		for (int j = 0; j < 4; j++) {
+			w[2 * j] = __uint_as_float(r.code[s][j % r.WORDS] << 16);
+			w[2 * j + 1] = __uint_as_float(r.code[s][j % r.WORDS] & 0xffff0000u);
+		}
+		return;
+	}
+	float scale = r.factor;
+	if (Format == PLUMB_NVFP4) {
+		plumb_e2m1_values(r.code[s][0], w);
+		scale = plumb_e4m3_value(r.group[s]) * r.factor;
+	} else {
+		plumb_e4m3_values(r.code[s][0], w);
+		plumb_e4m3_values(r.code[s][1 % r.WORDS], w + 4);
+		if (Format == PLUMB_FP8_BLOCK)
+			scale = r.block[s];
+	}
+PLUMB_UNROLL
+	for (int j = 0; j < PLUMB_COLUMNS; j++)
+		w[j] = w[j] * scale;
+}
+
+/* Ask for columns k0 <= k < k1, at most 256*Steps of them, of each row. Full: k1 - k0 is 256*Steps. */
+template <int Format, int Steps, int Rows, bool Full>
+static __device__ __forceinline__ void plumb_rows_fetch(const struct plumb_row (&row)[Rows], int k0, int k1,
+	struct plumb_lane_row<Format, Steps> (&stored)[Rows])
+{
+	const int first = plumb_first_column(k0);
+PLUMB_UNROLL
+	for (int r = 0; r < Rows; r++)
+		plumb_row_fetch<Format, Steps, Full>(row[r], static_cast<unsigned>(first), k1 - first, stored[r]);
+}
+
+/* Their sums with the vector; all lanes of the warp get them. */
+template <int Format, int Steps, int Rows, bool Full>
+static __device__ __forceinline__ void plumb_rows_sums(const struct plumb_lane_row<Format, Steps> (&stored)[Rows],
+	const struct plumb_vector<Steps> &v, float (&sum)[Rows])
+{
+	float acc[Rows][PLUMB_COLUMNS] = {};
+
+PLUMB_UNROLL
+	for (int s = 0; s < Steps; s++) {
+		float x[PLUMB_COLUMNS];
+		plumb_vector_step<Full>(v, s, x);
+PLUMB_UNROLL
+		for (int r = 0; r < Rows; r++) {
+			float w[PLUMB_COLUMNS];
+			plumb_row_decode<Format, Steps>(stored[r], s, w);
+PLUMB_UNROLL
+			for (int j = 0; j < PLUMB_COLUMNS; j++)
+				acc[r][j] = fmaf(w[j], x[j], acc[r][j]);
+		}
+	}
+	/* the shuffles of all rows next to each other, so that they overlap */
+PLUMB_UNROLL
+	for (int r = 0; r < Rows; r++)
+		sum[r] = ((acc[r][0] + acc[r][1]) + (acc[r][2] + acc[r][3])) +
+			 ((acc[r][4] + acc[r][5]) + (acc[r][6] + acc[r][7]));
+PLUMB_UNROLL
+	for (int r = 0; r < Rows; r++)
+		sum[r] = plumb_warp_sum(sum[r]);
+}
+
+#endif
