@@ -24,7 +24,8 @@ struct plumb_decoder {
 	struct plumb_runner runner;
 	struct plumb_state state;
 	struct plumb_activations act;
-	int64_t rows; /* of logits, after a pass */
+	int64_t rows;   /* of logits, after a pass */
+	int64_t passed; /* rows of the running pass before those that the running call has */
 };
 
 int plumb_plan_create(
@@ -171,10 +172,13 @@ static int run(struct plumb_decoder *d, enum plumb_op op, int layer, enum plumb_
 	const struct plumb_binding *b = &d->plan.binding[(size_t)layer * PLUMB_OP_COUNT + op];
 	struct plumb_env env = d->env;
 	env.device = b->device;
-	struct plumb_call call = {op, layer, site, d->state.position, T, &env, b, args};
+	struct plumb_call call = {op, layer, site, d->state.position + d->passed, T, &env, b, args};
+	const struct plumb_maker *maker = &d->model->maker;
 	int status = PLUMB_OK;
 
-	if (d->observer.before)
+	if (maker->make && !b->set->makes_weights)
+		status = maker->make(maker->self, &env, op, args);
+	if (status == PLUMB_OK && d->observer.before)
 		status = d->observer.before(d->observer.self, &call);
 	if (status == PLUMB_OK)
 		status = d->runner.run ? d->runner.run(d->runner.self, &call) : b->set->op[op](&env, args);
@@ -397,6 +401,7 @@ static int pass(struct plumb_decoder *d, const int32_t *token, int64_t T, bool l
 	struct plumb_activations *a = &d->act;
 	int outside = cfg->layers;
 
+	d->passed = 0;
 	memcpy(a->token, token, (size_t)T * sizeof *token);
 	struct plumb_embed embed = {.T = T, .token = a->token, .table = &d->model->embed, .residual = a->residual};
 	int status = run(d, PLUMB_EMBED, outside, PLUMB_SITE_NONE, T, &embed);
@@ -406,6 +411,7 @@ static int pass(struct plumb_decoder *d, const int32_t *token, int64_t T, bool l
 	d->rows = d->options.all_logits ? T : last ? 1 : 0;
 	if (status == PLUMB_OK && d->rows > 0) {
 		/* without all_logits only the last row goes on: its residual moves to the front */
+		d->passed = T - d->rows;
 		if (d->rows < T) {
 			size_t row = (size_t)cfg->streams * (size_t)cfg->hidden;
 			memmove(a->residual, a->residual + (size_t)(T - 1) * row, row * sizeof *a->residual);
@@ -419,6 +425,7 @@ static int pass(struct plumb_decoder *d, const int32_t *token, int64_t T, bool l
 			status = run(d, PLUMB_ARGMAX, outside, PLUMB_SITE_NONE, d->rows, &argmax);
 	}
 	d->state.position += (int32_t)T;
+	d->passed = 0;
 	return status;
 }
 
@@ -448,6 +455,16 @@ int plumb_decoder_step(struct plumb_decoder *d, const int32_t *token, int64_t T,
 	}
 	d->env.err = NULL;
 	return status;
+}
+
+int plumb_decoder_resume(struct plumb_decoder *d, int64_t position, struct plumb_error *err)
+{
+	if (position < 0 || position > d->options.capacity)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "a decoder cannot go on from position %lld, expected 0..%lld (its capacity)",
+			(long long)position, (long long)d->options.capacity);
+	d->state.position = (int32_t)position;
+	d->rows = 0;
+	return PLUMB_OK;
 }
 
 int plumb_decoder_advance(struct plumb_decoder *d, int32_t token, struct plumb_error *err)

@@ -112,6 +112,11 @@ void plumb_decoder_destroy(struct plumb_decoder *decoder);
 /* Forget everything: position 0, zero state. */
 void plumb_decoder_reset(struct plumb_decoder *decoder);
 
+/* Go on from a position: the caller has put the state of all tokens before it where plumb_decoder_state says (cache rows
+ * below it, of block keys those of complete blocks; ring rows of the last positions; recurrent state; history of ids).
+ * Errors: PLUMB_BAD_INPUT for a position outside 0..capacity. */
+int plumb_decoder_resume(struct plumb_decoder *decoder, int64_t position, struct plumb_error *err);
+
 /* At most one observer; NULL removes it. */
 void plumb_decoder_observe(struct plumb_decoder *decoder, const struct plumb_observer *observer);
 

@@ -7,6 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/ops/attention.h"
+#include "core/ops/gdn.h"
+#include "core/ops/ple.h"
+#include "core/ops/qsa.h"
+
 /* splitmix64's finaliser: every input bit reaches every output bit. */
 static uint64_t scramble(uint64_t z)
 {
@@ -66,26 +71,30 @@ static void feed_operand(struct row_hash *h, enum plumb_kind kind, const void *d
 	}
 }
 
-void plumb_digest_call(struct plumb_digest *d, const struct plumb_call *call)
+void plumb_digest_call_row(struct plumb_digest *d, const struct plumb_call *call, int64_t t)
 {
 	const struct plumb_op_info *info = &plumb_ops[call->op];
 	struct plumb_extent extent = {.T = call->T, .capacity = call->env->capacity};
 
 	for (int i = 0; i < info->operands; i++) {
 		const struct plumb_operand *o = &info->operand[i];
+		struct row_hash h;
 		void *data;
 		memcpy(&data, (const char *)call->args + o->offset, sizeof data);
 		if (o->role != PLUMB_OUT || !data)
 			continue;
 		int64_t width = plumb_shape_count(o->shape, call->env->cfg, &extent) / call->T; /* outputs are (T, ...) */
-		for (int64_t t = 0; t < call->T; t++) {
-			struct row_hash h;
-			start(&h, (uint64_t)call->op << 32 | (uint64_t)i << 16 | (uint64_t)call->site << 8,
-				(uint64_t)call->layer << 32 | (uint64_t)(call->position + t));
-			feed_operand(&h, o->kind, data, t * width, width);
-			finish(d, &h, width);
-		}
+		start(&h, (uint64_t)call->op << 32 | (uint64_t)i << 16 | (uint64_t)call->site << 8,
+			(uint64_t)call->layer << 32 | (uint64_t)(call->position + t));
+		feed_operand(&h, o->kind, data, t * width, width);
+		finish(d, &h, width);
 	}
+}
+
+void plumb_digest_call(struct plumb_digest *d, const struct plumb_call *call)
+{
+	for (int64_t t = 0; t < call->T; t++)
+		plumb_digest_call_row(d, call, t);
 }
 
 /* A part of the state, by a number that no op has. */
@@ -100,11 +109,11 @@ static void add_state(
 
 /* As binary32, whatever the format: equal values are equal. */
 static void add_stored(
-	struct plumb_digest *d, int part, int layer, enum plumb_format format, const void *data, int64_t n)
+	struct plumb_digest *d, int part, int layer, int64_t row, enum plumb_format format, const void *data, int64_t n)
 {
 	struct row_hash h;
 	float piece[64];
-	start(&h, (uint64_t)(PLUMB_OP_COUNT + part) << 32, (uint64_t)layer << 40);
+	start(&h, (uint64_t)(PLUMB_OP_COUNT + part) << 32, (uint64_t)layer << 40 | (uint64_t)row);
 	for (int64_t i = 0, count; i < n; i += count) {
 		count = n - i < 64 ? n - i : 64;
 		plumb_decode(format, (const char *)data + plumb_format_row_bytes(format, i), count, piece);
@@ -128,6 +137,73 @@ static void add_ring(struct plumb_digest *d, int part, int layer, const float *r
 		add_state(d, part, layer, p, PLUMB_KIND_F32, ring + p % rows * width, width);
 }
 
+static int add_cache_row(
+	struct plumb_digest *d, int part, int layer, const struct plumb_cache *c, int64_t r, struct plumb_error *err)
+{
+	float *row = malloc((size_t)c->width * sizeof *row);
+	if (!row)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for a cache row of %d values", c->width);
+	plumb_cache_get(c, r, row);
+	add_state(d, part, layer, r, PLUMB_KIND_F32, row, c->width);
+	free(row);
+	return PLUMB_OK;
+}
+
+int plumb_digest_call_state(
+	struct plumb_digest *d, const struct plumb_call *call, int64_t t, bool last, struct plumb_error *err)
+{
+	const struct plumb_config *cfg = call->env->cfg;
+	int64_t p = call->position + t;
+	int l = call->layer, status = PLUMB_OK;
+
+	switch (call->op) {
+	case PLUMB_GDN_CONV: {
+		const struct plumb_gdn_conv *a = call->args;
+		int64_t C = plumb_gdn_channels(cfg);
+		if (call->T - t <= cfg->gdn_conv_taps) /* later rows of the call have not taken its place */
+			add_state(d, 0, l, p, PLUMB_KIND_F32, a->window + p % cfg->gdn_conv_taps * C, C);
+		break;
+	}
+	case PLUMB_GDN_RECURRENCE: {
+		const struct plumb_gdn_recurrence *a = call->args;
+		if (last)
+			add_stored(d, 1, l, p, a->state_format, a->state,
+				cfg->gdn_value_heads * cfg->gdn_value_dim * cfg->gdn_key_dim);
+		break;
+	}
+	case PLUMB_ATTN_QK_ROPE: {
+		const struct plumb_attn_qk_rope *a = call->args;
+		status = add_cache_row(d, 2, l, a->keys, p, err);
+		if (status == PLUMB_OK)
+			status = add_cache_row(d, 3, l, a->values, p, err);
+		break;
+	}
+	case PLUMB_QSA_PROJECT: {
+		const struct plumb_qsa_project *a = call->args;
+		status = add_cache_row(d, 4, l, a->raw_keys, p, err);
+		if (status == PLUMB_OK && (p + 1) % cfg->block_tokens == 0)
+			status = add_cache_row(d, 5, l, a->block_keys, p / cfg->block_tokens, err);
+		break;
+	}
+	case PLUMB_PLE_CONV: {
+		const struct plumb_ple_conv *a = call->args;
+		int64_t W = plumb_ple_history(cfg), wide = cfg->streams * cfg->hidden;
+		if (call->T - t <= W)
+			add_state(d, 6, l, p, PLUMB_KIND_F32, a->window + p % W * wide, wide);
+		break;
+	}
+	case PLUMB_PLE_EMBED: {
+		const struct plumb_ple_embed *a = call->args;
+		if (last)
+			add_state(d, 7, l, p, PLUMB_KIND_I64, a->history, cfg->ngram - 1);
+		break;
+	}
+	default: /* the other ops have no state */
+		break;
+	}
+	return status;
+}
+
 void plumb_digest_state(struct plumb_digest *d, struct plumb_decoder *decoder)
 {
 	const struct plumb_config *cfg = plumb_decoder_env(decoder)->cfg;
@@ -139,7 +215,7 @@ void plumb_digest_state(struct plumb_digest *d, struct plumb_decoder *decoder)
 		const struct plumb_layer_state *s = plumb_decoder_state(decoder, l);
 		if (cfg->kind[l] == PLUMB_LAYER_GDN) {
 			add_ring(d, 0, l, s->gdn.window, cfg->gdn_conv_taps, plumb_gdn_channels(cfg), position);
-			add_stored(d, 1, l, s->gdn.format, s->gdn.s,
+			add_stored(d, 1, l, 0, s->gdn.format, s->gdn.s,
 				cfg->gdn_value_heads * cfg->gdn_value_dim * cfg->gdn_key_dim);
 		} else {
 			add_cache(d, 2, l, &s->attention.keys, position, row);

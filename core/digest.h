@@ -21,6 +21,15 @@ struct plumb_digest {
 /* Zero the struct to start. Add the outputs of a call, after it ran. */
 void plumb_digest_call(struct plumb_digest *digest, const struct plumb_call *call);
 
+/* The same of one row of the call, 0 <= t < T. */
+void plumb_digest_call_row(struct plumb_digest *digest, const struct plumb_call *call, int64_t t);
+
+/* Add what the call wrote into its state for row t: rows of rings and caches, and a block key where one is complete.
+ * last: row t is the last of its step; then also what has no rows, the recurrent state and the history of ids.
+ * Errors: PLUMB_BAD_INPUT for memory. */
+int plumb_digest_call_state(
+	struct plumb_digest *digest, const struct plumb_call *call, int64_t t, bool last, struct plumb_error *err);
+
 /* Add the state of all layers of a decoder. */
 void plumb_digest_state(struct plumb_digest *digest, struct plumb_decoder *decoder);
 

@@ -60,12 +60,20 @@ struct plumb_layer_weights {
 	struct plumb_ple_weights *ple;            /* NULL: none */
 };
 
+/* Makes weights on demand: before an op reads host memory, what the call will read of weights that are `made`
+ * (core/reads.h). args: the op's argument struct with host pointers. Errors: PLUMB_BAD_INPUT for memory. */
+struct plumb_maker {
+	int (*make)(void *self, const struct plumb_env *env, enum plumb_op op, const void *args); /* NULL: all is there */
+	void *self;
+};
+
 struct plumb_model {
 	struct plumb_config cfg;
 	struct plumb_weight embed;          /* (V, D) */
 	struct plumb_weight lm_head;        /* (V, D) */
 	struct plumb_hc_weights mixer;      /* final mixer */
 	struct plumb_layer_weights *layer;  /* (L) */
+	struct plumb_maker maker;
 };
 
 #ifdef __cplusplus

@@ -162,6 +162,7 @@ typedef int plumb_op_fn(const struct plumb_env *env, const void *args);
 struct plumb_set {
 	const char *name; /* "ref" or "opt" */
 	plumb_op_fn *op[PLUMB_OP_COUNT];
+	bool makes_weights; /* makes weights that are `made` in its own memory: the host's stay untouched */
 };
 
 #ifdef __cplusplus

@@ -10,6 +10,8 @@
 extern "C" {
 #endif
 
+struct plumb_synthetic_tensor; /* core/synthetic_value.h */
+
 enum plumb_format {
 	PLUMB_F32,
 	PLUMB_F16,
@@ -43,6 +45,8 @@ struct plumb_weight {
 	                       else NULL */
 	enum plumb_format scale_format; /* of fp8 row and block scales: f32 or bf16 */
 	float global;       /* fp8 table and nvfp4: the scale of the whole matrix */
+	const struct plumb_synthetic_tensor *made; /* NULL: the bytes are there. Else data and scale are address space that a
+	                       model fills when a call is about to read it (core/model.h), by core/synthetic_value.h */
 };
 
 /* Name as in a config or report, e.g. "bf16". */

@@ -586,4 +586,4 @@ void *plumb_mirror_find(struct plumb_device *d, const void *host, void **writabl
 MIRRORED_OPS(MIRRORED_FUNCTION)
 
 #define MIRRORED_ENTRY(id, op) [PLUMB_##id] = op##_mirrored,
-const struct plumb_set plumb_opt_mirrored_set = {.name = "opt", .op = {MIRRORED_OPS(MIRRORED_ENTRY)}};
+const struct plumb_set plumb_opt_mirrored_set = {.name = "opt", .op = {MIRRORED_OPS(MIRRORED_ENTRY)}, .makes_weights = true};

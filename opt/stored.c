@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/synthetic.h"
+
 enum {
 	ALIGN = 256,  /* of a matrix inside a bank: what the device's allocator gives a single one */
 	SAMPLES = 64, /* words of a fingerprint that does not read everything */
@@ -177,6 +179,93 @@ void *plumb_stored_constant(
 	return copy_of(d, s, host, bytes, WHOLE_CONSTANT, err);
 }
 
+/* ---- weights that are made on demand: no byte of them comes from the host ---- */
+
+/* What tells one made matrix from another, in place of a fingerprint of its bytes. */
+static uint64_t made_print(const struct plumb_weight *w)
+{
+	uint32_t step, centre;
+	memcpy(&step, &w->made->step, sizeof step);
+	memcpy(&centre, &w->made->centre, sizeof centre);
+	uint64_t h = mix(mix(3, w->made->key), (uint64_t)w->made->first);
+	return mix(mix(mix(h, (uint64_t)step << 32 | centre), (uint64_t)w->cols), (uint64_t)w->format << 8 | w->scale_format);
+}
+
+/* Have the device write matrices whose data and scales are its own memory. */
+static int make_on_device(struct plumb_device *d, const struct plumb_weight *w, int64_t count, struct plumb_error *err)
+{
+	const struct plumb_env env = {.device = d, .err = err};
+	size_t n = (size_t)count, bytes = n * sizeof(struct plumb_synthetic_fill);
+	struct plumb_synthetic_fill *fill = calloc(n, sizeof *fill), *there = NULL;
+	int64_t most = 0;
+	int status = PLUMB_OK;
+
+	if (!fill)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for a list of %lld matrices", (long long)count);
+	for (size_t i = 0; i < n; i++) {
+		void *data, *scale;
+		memcpy(&data, &w[i].data, sizeof data); /* const to everyone but the maker */
+		memcpy(&scale, &w[i].scale, sizeof scale);
+		int64_t scales = (int64_t)plumb_weight_scale_bytes(&w[i]);
+		if (w[i].format == PLUMB_FP8_ROW || w[i].format == PLUMB_FP8_BLOCK)
+			scales /= (int64_t)plumb_format_row_bytes(w[i].scale_format, 1);
+		fill[i] = (struct plumb_synthetic_fill){
+			.tensor = *w[i].made, .data = data, .scale = scale,
+			.data_bytes = (int64_t)plumb_weight_data_bytes(&w[i]), .scales = scales,
+			.format = (int)w[i].format, .scale_format = (int)w[i].scale_format,
+		};
+		most = fill[i].data_bytes > most ? fill[i].data_bytes : most;
+	}
+	there = d->backend->take(d, bytes, err);
+	status = there ? d->backend->upload(d, there, fill, bytes, err) : PLUMB_BAD_INPUT;
+	if (status == PLUMB_OK)
+		status = PLUMB_RUN(&env, synthetic, there, count, most);
+	if (status == PLUMB_OK)
+		status = d->backend->sync(d, err);
+	d->backend->give(d, there);
+	free(fill);
+	return status;
+}
+
+/* Room for bytes that belong to a host address that is never read; NULL with a message. */
+static struct plumb_copy *made_copy(
+	struct plumb_device *d, struct plumb_stored *s, const void *address, size_t bytes, struct plumb_error *err)
+{
+	void *host;
+	memcpy(&host, &address, sizeof host); /* a key */
+	struct plumb_copy *c = plumb_copy_take(&s->table, host, bytes);
+
+	if (!c) {
+		plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for a device copy");
+		return NULL;
+	}
+	if (!c->buffer.memory && (plumb_buffer_reserve(d, &c->buffer, bytes, true, err) != PLUMB_OK ||
+					 plumb_buffer_zones(d, &c->buffer, bytes, err) != PLUMB_OK))
+		return NULL;
+	c->bytes = bytes;
+	return c;
+}
+
+static int made_weight(struct plumb_device *d, struct plumb_stored *s, struct plumb_weight *w, struct plumb_error *err)
+{
+	size_t scale_bytes = plumb_weight_scale_bytes(w);
+	struct plumb_copy *data = made_copy(d, s, w->data, plumb_weight_data_bytes(w), err);
+	struct plumb_copy *scale = data && scale_bytes > 0 ? made_copy(d, s, w->scale, scale_bytes, err) : NULL;
+	uint64_t print = made_print(w);
+	int status = PLUMB_OK;
+
+	if (!data || (scale_bytes > 0 && !scale))
+		return PLUMB_BAD_INPUT;
+	w->data = plumb_buffer_data(&data->buffer);
+	w->scale = scale ? plumb_buffer_data(&scale->buffer) : NULL;
+	if (data->print == print)
+		return PLUMB_OK;
+	status = make_on_device(d, w, 1, err);
+	if (status == PLUMB_OK)
+		data->print = print;
+	return status;
+}
+
 /* The same of a part of a matrix. */
 static const void *part_of(struct plumb_device *d, struct plumb_stored *s, const void *part, size_t bytes,
 	struct plumb_error *err)
@@ -189,9 +278,12 @@ static const void *part_of(struct plumb_device *d, struct plumb_stored *s, const
 
 int plumb_stored_weight(struct plumb_device *d, struct plumb_stored *s, struct plumb_weight *w, struct plumb_error *err)
 {
-	const void *data = part_of(d, s, w->data, plumb_weight_data_bytes(w), err), *scale = NULL;
+	const void *data, *scale = NULL;
 	size_t scale_bytes = plumb_weight_scale_bytes(w);
 
+	if (w->made)
+		return made_weight(d, s, w, err);
+	data = part_of(d, s, w->data, plumb_weight_data_bytes(w), err);
 	if (!data)
 		return PLUMB_BAD_INPUT;
 	if (w->scale && scale_bytes > 0) {
@@ -206,7 +298,7 @@ int plumb_stored_weight(struct plumb_device *d, struct plumb_stored *s, struct p
 
 static bool matrix_same(const struct plumb_weight *a, const struct plumb_weight *b)
 {
-	return a->format == b->format && a->rows == b->rows && a->cols == b->cols && a->data == b->data &&
+	return a->made == b->made && a->format == b->format && a->rows == b->rows && a->cols == b->cols && a->data == b->data &&
 	       a->scale == b->scale && a->scale_format == b->scale_format &&
 	       memcmp(&a->global, &b->global, sizeof a->global) == 0;
 }
@@ -219,6 +311,8 @@ static size_t scale_bytes_of(const struct plumb_weight *w)
 
 static uint64_t matrix_print(const struct plumb_weight *w)
 {
+	if (w->made)
+		return made_print(w);
 	uint64_t h = fingerprint(w->data, plumb_weight_data_bytes(w), WHOLE_WEIGHT);
 	size_t bytes = scale_bytes_of(w);
 	return bytes ? mix(h, fingerprint(w->scale, bytes, WHOLE_WEIGHT)) : h;
@@ -242,7 +336,7 @@ static void bank_free(struct plumb_device *d, struct plumb_bank *b)
 static int bank_create(struct plumb_device *d, const struct plumb_weight *host, int64_t count, struct plumb_bank **out,
 	struct plumb_error *err)
 {
-	size_t n = (size_t)count, bytes = 0;
+	size_t n = (size_t)count, bytes = 0, made = 0;
 	struct plumb_bank *b = calloc(1, sizeof *b);
 	int status = PLUMB_OK;
 
@@ -272,11 +366,19 @@ static int bank_create(struct plumb_device *d, const struct plumb_weight *host, 
 		b->device[i].data = data;
 		b->device[i].scale = scale_bytes ? scale : NULL;
 		b->print[i] = matrix_print(&host[i]);
+		made += host[i].made != NULL;
+		bytes += aligned(own) + aligned(scale_bytes);
+		if (host[i].made)
+			continue;
 		status = d->backend->upload(d, data, host[i].data, own, err);
 		if (status == PLUMB_OK && scale_bytes)
 			status = d->backend->upload(d, scale, host[i].scale, scale_bytes, err);
-		bytes += aligned(own) + aligned(scale_bytes);
 	}
+	if (status == PLUMB_OK && made > 0 && made < n)
+		status = plumb_fail(err, PLUMB_BAD_INPUT, "a bank has %zu matrices made on demand of %zu, expected all or none",
+			made, n);
+	if (status == PLUMB_OK && made > 0)
+		status = make_on_device(d, b->device, count, err);
 	if (status == PLUMB_OK) {
 		*out = b;
 		return PLUMB_OK;

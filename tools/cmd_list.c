@@ -7,6 +7,7 @@
 #include "core/order.h"
 #include "core/profile.h"
 #include "core/profile_bytes.h"
+#include "core/synthetic.h"
 #include "core/tolerance.h"
 #include "opt/device.h"
 #include "tools/commands.h"
@@ -161,6 +162,13 @@ static bool is_profile(const char *name)
 	return strchr(name, '/') || (n > 5 && strcmp(name + n - 5, ".json") == 0);
 }
 
+static int list_presets(void)
+{
+	for (int i = 0; plumb_preset_name(i); i++)
+		printf("%-8s %s\n", plumb_preset_name(i), plumb_preset_brief(i));
+	return PLUMB_OK;
+}
+
 static int run(int argc, char **argv)
 {
 	const char *what[1] = {NULL};
@@ -187,6 +195,8 @@ static int run(int argc, char **argv)
 			status = list_profiles(&err);
 		else if (is_profile(what[0]))
 			status = list_profile(what[0], &err);
+		else if (strcmp(what[0], "presets") == 0)
+			status = list_presets();
 		else if (op != PLUMB_OP_COUNT)
 			status = list_op(op);
 		else
@@ -200,11 +210,11 @@ static int run(int argc, char **argv)
 
 const struct command command_list = {
 	.name = "list",
-	.usage = "ops|orders|tolerances|devices|profiles|OP|PROFILE",
-	.brief = "show ops, operands, reduction orders, tolerances, devices, profiles",
+	.usage = "ops|orders|tolerances|devices|profiles|presets|OP|PROFILE",
+	.brief = "show ops, operands, reduction orders, tolerances, devices, profiles, presets",
 	.about = "Prints what is compiled in: the table of ops, the operands of one op with roles and shapes, the reduction\n"
-		 "orders, the tolerances with the reason for each, the devices this machine has, and the profiles of number formats with\n"
-		"the bytes of weights that a token reads in each.",
+		 "orders, the tolerances with the reason for each, the devices this machine has, the profiles of number formats with the\n"
+		 "bytes of weights that a token reads in each, and the synthetic models.",
 	.examples = "  plumb list ops\n  plumb list gdn_recurrence\n  plumb list tolerances\n"
 		    "  plumb list profiles\n  plumb list served",
 	.run = run,

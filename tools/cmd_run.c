@@ -1,152 +1,409 @@
 /* SPDX-License-Identifier: MIT */
 /* plumb run: greedy decode to token ids. */
+#include <cJSON.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
 
 #include "opt/graph.h"
 #include "tools/commands.h"
+#include "tools/output.h"
 #include "tools/progress.h"
+#include "tools/run_digest.h"
 #include "tools/session.h"
+
+enum { PASS = 64 }; /* tokens of the prompt that go through in one pass */
 
 struct run_command {
 	struct set_options set;
-	const char *tokens;
-	int64_t steps, capacity;
-	bool stop_at_eos;
+	const char *tokens, *digests, *expect, *json;
+	int64_t steps, capacity, context;
+	bool stop_at_eos, digest;
 };
 
-/* One more token: as a captured graph where everything runs from the opt set, else op by op. */
-static int step(struct plumb_decoder *d, struct plumb_graph *graph, int32_t token, int32_t *next, struct plumb_error *err)
+/* Everything of a run. */
+struct run {
+	const struct run_command *command;
+	struct session session;
+	struct plumb_decoder *decoder;
+	struct plumb_graph *graph; /* NULL: op by op */
+	struct run_expected expected;
+	struct run_digests digests;
+	struct run_facts facts;
+	bool digesting;
+	int32_t *prompt, *token; /* token: decoded so far */
+	int64_t prompts, tokens, done; /* done: tokens that went through */
+	struct progress progress;
+	double prompt_seconds, seconds;
+};
+
+/* ---- watching ---- */
+
+static int before_op(void *self, const struct plumb_call *call)
 {
-	int status = graph ? plumb_graph_step(graph, token, next, err) : plumb_decoder_step(d, &token, 1, err);
-	if (status == PLUMB_OK && !graph)
-		*next = plumb_decoder_tokens(d)[0];
+	struct run *r = self;
+	int layers = r->session.model->cfg.layers;
+	char where[48];
+
+	snprintf(where, sizeof where, "layer %d of %d", call->layer < layers ? call->layer + 1 : layers, layers);
+	progress_within(&r->progress, r->done, (double)call->T * (call->op == PLUMB_EMBED ? 0 : call->layer) / (layers + 1),
+		r->prompts + r->command->steps, "token", where);
+	return PLUMB_OK;
+}
+
+static int after_op(void *self, const struct plumb_call *call)
+{
+	struct run *r = self;
+	return r->digesting ? run_digests_call(&r->digests, call) : PLUMB_OK;
+}
+
+/* ---- decoding ---- */
+
+/* One more token: as a captured graph where everything runs from the opt set, else op by op. */
+static int step(struct run *r, int32_t token, int32_t *next, struct plumb_error *err)
+{
+	int status;
+
+	r->digests.last = plumb_decoder_position(r->decoder);
+	status = r->graph ? plumb_graph_step(r->graph, token, next, err) : plumb_decoder_step(r->decoder, &token, 1, err);
+	if (status == PLUMB_OK && !r->graph)
+		*next = plumb_decoder_tokens(r->decoder)[0];
 	return status;
 }
 
 /* NaN among the last logits: argmax passes over them, a person should not. */
-static int64_t count_nan(struct plumb_decoder *d, struct plumb_graph *graph, int64_t vocab, struct plumb_error *err)
+static int64_t count_nan(struct run *r, struct plumb_error *err)
 {
-	const float *logits = plumb_decoder_logits(d);
+	const float *logits = plumb_decoder_logits(r->decoder);
 	int64_t n = 0;
-	if (graph && plumb_graph_logits(graph, &logits, err) != PLUMB_OK)
+	if (r->graph && plumb_graph_logits(r->graph, &logits, err) != PLUMB_OK)
 		return -1;
-	for (int64_t i = 0; i < vocab; i++)
+	for (int64_t i = 0; i < r->session.model->cfg.vocab; i++)
 		n += isnan(logits[i]) != 0;
 	return n;
 }
 
-/* Decode greedily after the prompt and print the ids in one line, with commas between. */
-static int decode(const struct run_command *c, const struct session *s, struct plumb_decoder *d, struct plumb_graph *graph,
-	const int32_t *prompt, int64_t count, struct plumb_error *err)
+static int feed_prompt(struct run *r, struct plumb_error *err)
 {
-	int32_t next = 0;
-	struct progress progress;
 	int status = PLUMB_OK;
 
-	progress_begin(&progress, true, "run");
-	for (int64_t t = 0; t < count && status == PLUMB_OK; t += 64) {
-		status = plumb_decoder_step(d, prompt + t, count - t < 64 ? count - t : 64, err);
-		progress_step(&progress, t + 64 < count ? t + 64 : count, count + c->steps, "token");
+	for (int64_t t = 0; t < r->prompts && status == PLUMB_OK; t += PASS) {
+		int64_t rows = r->prompts - t < PASS ? r->prompts - t : PASS;
+		r->digests.last = plumb_decoder_position(r->decoder) + rows - 1;
+		status = plumb_decoder_step(r->decoder, r->prompt + t, rows, err);
+		r->done = t + rows;
+		progress_step(&r->progress, r->done, r->prompts + r->command->steps, "token");
 	}
+	return status;
+}
+
+/* Decode greedily after the prompt and print the ids in one line, with commas between. */
+static int decode(struct run *r, struct plumb_error *err)
+{
+	const struct run_command *c = r->command;
+	int64_t vocab = r->session.model->cfg.vocab, eos = r->session.model->cfg.eos;
+	int32_t next = 0;
+	double start = progress_now();
+	int status;
+
+	progress_begin(&r->progress, true, "run");
+	status = feed_prompt(r, err);
+	r->prompt_seconds = progress_now() - start;
 	if (status == PLUMB_OK)
-		next = plumb_decoder_tokens(d)[plumb_decoder_rows(d) - 1];
+		next = plumb_decoder_tokens(r->decoder)[plumb_decoder_rows(r->decoder) - 1];
 	for (int64_t i = 0; i < c->steps && status == PLUMB_OK; i++) {
 		if (next < 0)
-			status = plumb_fail(err, PLUMB_MISMATCH, "every logit after token %lld is NaN", (long long)(count + i - 1));
+			status = plumb_fail(err, PLUMB_MISMATCH, "every logit after token %lld is NaN", (long long)(r->prompts + i - 1));
 		if (status != PLUMB_OK)
 			break;
-		progress_end(&progress);
+		progress_end(&r->progress);
 		printf("%s%d", i ? "," : "", next);
 		fflush(stdout);
-		if ((c->stop_at_eos && next == s->model->cfg.eos) || i + 1 == c->steps)
+		r->token[r->tokens++] = next;
+		if ((c->stop_at_eos && next == eos) || i + 1 == c->steps)
 			break;
-		status = step(d, graph, next, &next, err);
-		int64_t nan = status == PLUMB_OK ? count_nan(d, graph, s->model->cfg.vocab, err) : 0;
+		status = step(r, next, &next, err);
+		r->done++;
+		int64_t nan = status == PLUMB_OK ? count_nan(r, err) : 0;
 		if (nan < 0)
 			status = PLUMB_BAD_INPUT;
-		else if (nan > 0 && nan < s->model->cfg.vocab)
+		else if (nan > 0 && nan < vocab)
 			fprintf(stderr, "plumb run: %lld of %lld logits after token %lld are NaN\n", (long long)nan,
-				(long long)s->model->cfg.vocab, (long long)(count + i));
-		progress_step(&progress, count + i + 1, count + c->steps, "token");
+				(long long)vocab, (long long)(r->prompts + i));
+		progress_step(&r->progress, r->done, r->prompts + c->steps, "token");
 	}
-	progress_end(&progress);
+	progress_end(&r->progress);
+	r->seconds = progress_now() - start;
 	if (c->steps > 0)
 		printf("\n");
 	return status;
 }
 
+/* ---- results ---- */
+
+static void print_digests(const struct run *r)
+{
+	struct plumb_digest d;
+	char text[33];
+
+	for (int64_t p = 0; p < r->done; p++) {
+		d = run_digests_token(&r->digests, r->digests.first + p);
+		printf("digest token %lld %s\n", (long long)p, plumb_digest_show(&d, text));
+	}
+	d = run_digests_total(&r->digests);
+	printf("digest total %s\n", plumb_digest_show(&d, text));
+}
+
+static int write_json(const struct run *r, struct plumb_error *err)
+{
+	struct rusage usage = {0};
+	struct plumb_digest total = run_digests_total(&r->digests);
+	char hex[33];
+	cJSON *tree = cJSON_CreateObject();
+	char *text = NULL;
+	int status;
+
+	(void)getrusage(RUSAGE_SELF, &usage);
+	cJSON_AddStringToObject(tree, "model", r->facts.model);
+	cJSON_AddStringToObject(tree, "profile", r->facts.profile);
+	cJSON_AddStringToObject(tree, "set", r->session.describes);
+	cJSON_AddItemToObject(tree, "tokens", cJSON_CreateIntArray(r->token, (int)r->tokens));
+	cJSON_AddNumberToObject(tree, "prompt_tokens", (double)r->prompts);
+	cJSON_AddNumberToObject(tree, "prompt_seconds", r->prompt_seconds);
+	cJSON_AddNumberToObject(tree, "seconds_per_token",
+		r->done > r->prompts ? (r->seconds - r->prompt_seconds) / (double)(r->done - r->prompts) : 0.0);
+	cJSON_AddNumberToObject(tree, "processor_seconds",
+		(double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+			1e-6 * (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec));
+	cJSON_AddNumberToObject(tree, "peak_memory_bytes", (double)usage.ru_maxrss * 1024.0); /* Linux: KiB */
+	if (r->session.synthetic) {
+		struct plumb_synthetic_usage u = plumb_synthetic_usage(r->session.synthetic);
+		cJSON *weights = cJSON_AddObjectToObject(tree, "weights");
+		cJSON_AddNumberToObject(weights, "address_space_bytes", (double)u.reserved);
+		cJSON_AddNumberToObject(weights, "peak_resident_bytes", (double)u.peak);
+		cJSON_AddNumberToObject(weights, "made_bytes", (double)u.made);
+		cJSON_AddNumberToObject(weights, "dropped_matrices", (double)u.dropped);
+	}
+	if (r->digesting)
+		cJSON_AddStringToObject(tree, "digest", plumb_digest_show(&total, hex));
+	text = cJSON_Print(tree);
+	status = text ? output_file(r->command->json, text, strlen(text), err)
+		      : plumb_fail(err, PLUMB_BAD_INPUT, "%s: no memory for its text", r->command->json);
+	cJSON_free(text);
+	cJSON_Delete(tree);
+	return status;
+}
+
+static int finish(struct run *r, struct plumb_error *err)
+{
+	const struct run_command *c = r->command;
+	int status = PLUMB_OK;
+
+	r->facts.token = r->token;
+	r->facts.tokens = r->tokens;
+	if (c->digest)
+		print_digests(r);
+	if (c->digests)
+		status = run_digests_write(c->digests, &r->digests, r->done, &r->facts, err);
+	if (c->json && status == PLUMB_OK)
+		status = write_json(r, err);
+	if (c->expect && status == PLUMB_OK) {
+		status = run_expected_compare(&r->expected, c->expect, &r->digests, r->done, &r->facts, err);
+		if (status == PLUMB_OK)
+			printf("as expected: %lld tokens, %d layers, total %s\n", (long long)r->done, r->digests.layers,
+				r->expected.total);
+	}
+	return status;
+}
+
+/* ---- options ---- */
+
+/* What the command line leaves open is as in the file. */
+static int take_expected(struct run_command *c, struct run *r, struct plumb_error *err)
+{
+	static const char synthetic[] = "synthetic ";
+	const struct run_facts *f = &r->expected.facts;
+	int status = run_expected_read(c->expect, &r->expected, err);
+
+	if (status != PLUMB_OK)
+		return status;
+	if (!c->set.checkpoint && !c->set.synthetic && strncmp(f->model, synthetic, sizeof synthetic - 1) == 0) {
+		c->set.synthetic = f->model + sizeof synthetic - 1;
+		c->set.weight_seed = f->weight_seed;
+		if (!c->set.profile && *f->profile)
+			c->set.profile = f->profile;
+	}
+	if (!c->set.policy)
+		c->set.policy = f->policy;
+	if (c->steps < 0)
+		c->steps = f->tokens;
+	if (c->context < 0)
+		c->context = f->context;
+	if (!c->capacity)
+		c->capacity = f->capacity;
+	if (!c->set.kv_format && strcmp(f->caches, "policy") != 0)
+		c->set.kv_format = f->caches;
+	if (!c->set.state_format)
+		c->set.state_format = f->state;
+	if (c->tokens)
+		return PLUMB_OK;
+	r->prompts = f->prompts;
+	r->prompt = malloc((size_t)f->prompts * sizeof *r->prompt + 1);
+	if (!r->prompt)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "no memory for a prompt of %lld tokens", (long long)f->prompts);
+	memcpy(r->prompt, f->prompt, (size_t)f->prompts * sizeof *r->prompt);
+	return PLUMB_OK;
+}
+
+static int read_options(struct run_command *c, struct run *r, struct plumb_decoder_options *o, struct plumb_error *err)
+{
+	int status = PLUMB_OK;
+
+	if (c->expect)
+		status = take_expected(c, r, err);
+	if (c->steps < 0)
+		c->steps = 16;
+	if (c->context < 0)
+		c->context = 0;
+	if (status == PLUMB_OK && !c->tokens && !r->prompt)
+		status = plumb_fail(err, PLUMB_BAD_INPUT, "--tokens is needed; usage: plumb run %s", command_run.usage);
+	if (status == PLUMB_OK && c->tokens)
+		status = options_tokens(c->tokens, &r->prompt, &r->prompts, err);
+	if (status == PLUMB_OK && r->prompts < 1)
+		status = plumb_fail(err, PLUMB_BAD_INPUT, "the prompt is empty, expected at least one token");
+	if (status == PLUMB_OK)
+		status = output_refuse("--digests", c->digests, c->expect, c->set.checkpoint, err);
+	if (status == PLUMB_OK)
+		status = output_refuse("--json", c->json, c->expect, c->set.checkpoint, err);
+	if (status == PLUMB_OK)
+		status = options_policy(&c->set, &o->policy, err);
+	if (status == PLUMB_OK)
+		status = options_ties(&c->set, PLUMB_TIES_LOWER, &o->ties, err);
+	return status;
+}
+
+/* Room for everything that is asked for. */
+static int check_length(const struct run_command *c, const struct run *r, struct plumb_error *err)
+{
+	int64_t most = r->session.model->cfg.max_positions;
+
+	if (c->context > most - r->prompts)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "--context is %lld before %lld tokens, expected at most %lld positions in all "
+			"(max_position_embeddings)", (long long)c->context, (long long)r->prompts, (long long)most);
+	if (c->steps > most - r->prompts - c->context)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "--steps is %lld after %lld tokens, expected at most %lld positions in all "
+			"(max_position_embeddings)", (long long)c->steps, (long long)(c->context + r->prompts),
+			(long long)most);
+	return PLUMB_OK;
+}
+
+static int open_run(struct run_command *c, struct run *r, struct plumb_decoder_options *o, char model[80],
+	struct plumb_error *err)
+{
+	struct session *s = &r->session;
+	struct plumb_observer observer = {before_op, after_op, r};
+	int status = session_open(&c->set, s, err);
+
+	if (status == PLUMB_OK && s->requantised) { /* standard output is for tokens */
+		char line[1024];
+		fprintf(stderr, "plumb run: requantised %s\n", plumb_requantised_show(s->requantised, line, sizeof line));
+	}
+	if (status == PLUMB_OK)
+		status = session_formats(s, &c->set, o, err);
+	if (status == PLUMB_OK)
+		status = check_length(c, r, err);
+	if (status != PLUMB_OK)
+		return status;
+	int64_t asked = c->capacity ? c->capacity : c->context + r->prompts + c->steps;
+	o->capacity = asked;
+	o->page_seed = (uint64_t)c->set.page_seed;
+	status = plumb_decoder_create(s->model, &s->plan, o, &r->decoder, err);
+	r->token = calloc((size_t)c->steps + 1, sizeof *r->token);
+	if (status == PLUMB_OK && !r->token)
+		status = plumb_fail(err, PLUMB_BAD_INPUT, "no memory for %lld tokens", (long long)c->steps);
+	if (status == PLUMB_OK && c->context > 0)
+		status = plumb_synthetic_context(r->decoder, c->context, (uint64_t)c->set.weight_seed, err);
+	if (status == PLUMB_OK && r->digesting)
+		status = run_digests_create(s->model->cfg.layers, c->context, r->prompts + c->steps, &r->digests, err);
+	if (status != PLUMB_OK)
+		return status;
+	snprintf(model, 80, c->set.synthetic ? "synthetic %.60s" : "checkpoint", c->set.synthetic);
+	r->facts = (struct run_facts){
+		.model = model, .profile = s->profile.name, .weight_seed = c->set.weight_seed,
+		.policy = o->policy == PLUMB_POLICY_BF16 ? "bf16" : "f32", .context = c->context, .prompt = r->prompt,
+		.prompts = r->prompts, .capacity = asked,
+		.caches = !o->own_caches ? "policy" : o->caches == PLUMB_CACHE_FP8 ? "fp8" : plumb_format_name(o->caches),
+		.state = plumb_format_name(o->state),
+	};
+	plumb_decoder_run_through(r->decoder, session_runner(s));
+	if (s->all_opt && !s->guard)
+		status = plumb_graph_create(r->decoder, s->device, &r->graph, err);
+	/* a watched decoder runs op by op; a graph is quick enough to go without */
+	if (r->digesting || !r->graph || !plumb_device_is_cuda(s->device))
+		plumb_decoder_observe(r->decoder, &observer);
+	return status;
+}
+
 static int run(int argc, char **argv)
 {
-	struct run_command c = {.steps = 16};
+	struct run_command c = {.steps = -1, .context = -1};
 	const struct option table[] = {
 		SET_OPTIONS(&c.set),
+		SYNTHETIC_OPTIONS(&c.set),
 		{"--tokens", "1,2,3", OPTION_TEXT, &c.tokens, "the prompt, as token ids"},
 		{"--steps", "N", OPTION_COUNT, &c.steps, "tokens to decode (default 16)"},
-		{"--capacity", "N", OPTION_COUNT, &c.capacity, "positions of the caches (default: prompt and steps)"},
+		{"--context", "N", OPTION_COUNT, &c.context, "begin at position N, with generated state and caches"},
+		{"--capacity", "N", OPTION_COUNT, &c.capacity, "positions of the caches (default: what is needed)"},
 		{"--stop-at-eos", NULL, OPTION_FLAG, &c.stop_at_eos, "end after the config's EOS token"},
+		{"--digest", NULL, OPTION_FLAG, &c.digest, "print a digest of every token and of the run"},
+		{"--digests", "FILE", OPTION_TEXT, &c.digests, "write digests by token and layer"},
+		{"--expect", "FILE", OPTION_TEXT, &c.expect, "compare with such a file; model, prompt and so on come from it"},
+		{"--json", "FILE", OPTION_TEXT, &c.json, "write tokens, times and peak memory"},
 	};
 	const char *operand[1];
+	char model[80];
 	int operands, status;
 	bool done;
 	struct plumb_error err = {""};
-	struct session session = {0};
-	struct plumb_decoder *decoder = NULL;
-	struct plumb_graph *graph = NULL;
 	struct plumb_decoder_options o = {0};
-	int32_t *prompt = NULL;
-	int64_t count = 0;
+	struct run r = {.command = &c};
 
 	status = options_parse(&command_run, table, sizeof table / sizeof table[0], argc, argv, operand, 0, &operands, &done, &err);
 	if (status == PLUMB_OK && done)
 		return PLUMB_OK;
-	if (status == PLUMB_OK && !c.tokens)
-		status = plumb_fail(&err, PLUMB_BAD_INPUT, "--tokens is needed; usage: plumb run %s", command_run.usage);
+	r.digesting = c.digest || c.digests || c.expect;
 	if (status == PLUMB_OK)
-		status = options_tokens(c.tokens, &prompt, &count, &err);
+		status = read_options(&c, &r, &o, &err);
 	if (status == PLUMB_OK)
-		status = options_policy(&c.set, &o.policy, &err);
+		status = open_run(&c, &r, &o, model, &err);
 	if (status == PLUMB_OK)
-		status = options_ties(&c.set, PLUMB_TIES_LOWER, &o.ties, &err);
+		status = decode(&r, &err);
 	if (status == PLUMB_OK)
-		status = session_open(&c.set, &session, &err);
-	if (status == PLUMB_OK)
-		status = session_formats(&session, &c.set, &o, &err);
-	if (status == PLUMB_OK && session.requantised) { /* standard output is for tokens */
-		char line[1024];
-		fprintf(stderr, "plumb run: requantised %s\n", plumb_requantised_show(session.requantised, line, sizeof line));
-	}
-	if (status == PLUMB_OK && c.steps > session.model->cfg.max_positions - count)
-		status = plumb_fail(&err, PLUMB_BAD_INPUT, "--steps is %lld after %lld tokens, expected at most %lld positions in all "
-			"(max_position_embeddings)", (long long)c.steps, (long long)count,
-			(long long)session.model->cfg.max_positions);
-	if (status == PLUMB_OK) {
-		o.capacity = c.capacity ? c.capacity : count + c.steps;
-		o.page_seed = (uint64_t)c.set.page_seed;
-		status = plumb_decoder_create(session.model, &session.plan, &o, &decoder, &err);
-	}
-	if (status == PLUMB_OK)
-		plumb_decoder_run_through(decoder, session_runner(&session));
-	if (status == PLUMB_OK && session.all_opt && !session.guard)
-		status = plumb_graph_create(decoder, session.device, &graph, &err);
-	if (status == PLUMB_OK)
-		status = decode(&c, &session, decoder, graph, prompt, count, &err);
+		status = finish(&r, &err);
 	if (status != PLUMB_OK)
 		fprintf(stderr, "plumb run: %s\n", err.text);
-	plumb_graph_destroy(graph);
-	plumb_decoder_destroy(decoder);
-	session_close(&session);
-	free(prompt);
+	plumb_graph_destroy(r.graph);
+	plumb_decoder_destroy(r.decoder);
+	session_close(&r.session);
+	run_digests_free(&r.digests);
+	run_expected_free(&r.expected);
+	free(r.prompt);
+	free(r.token);
 	return status;
 }
 
 const struct command command_run = {
 	.name = "run",
-	.usage = "--checkpoint DIR --tokens 1,2,3 [--steps N] [options]",
+	.usage = "--checkpoint DIR|--synthetic PRESET --tokens 1,2,3 [--steps N] [options]",
 	.brief = "decode greedily, token ids in, token ids out",
-	.about = "Feeds the prompt, then decodes greedily (largest logit, lowest id among equals) and prints the new token ids.",
+	.about = "Feeds the prompt, then decodes greedily (largest logit, lowest id among equals) and prints the new token ids.\n"
+		 "A synthetic model needs no files: its weights come from a generator that gives the same bytes everywhere, so\n"
+		 "digests of a run can be compared between machines (--digests on one, --expect on the other).",
 	.examples = "  plumb run --checkpoint golden/tiny/checkpoint --tokens 5,17,42 --steps 24\n"
-		    "  plumb run --checkpoint DIR --tokens 5,17,42 --policy bf16 --stop-at-eos",
+		    "  plumb run --checkpoint DIR --tokens 5,17,42 --policy bf16 --stop-at-eos\n"
+		    "  plumb run --synthetic full --profile served --mode twin --tokens 5,17,42 --steps 8 --digest\n"
+		    "  plumb run --expect golden/synthetic/full-served.json --set opt --device cuda",
 	.run = run,
 };

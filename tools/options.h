@@ -51,6 +51,9 @@ struct set_options {
 	const char *checkpoint;
 	const char *profile;   /* name or file; NULL: as stored */
 	bool scan;
+	const char *synthetic; /* name of a preset; commands that take one have SYNTHETIC_OPTIONS */
+	int64_t weight_seed;   /* of a synthetic model */
+	int64_t memory;        /* GiB of synthetic weights on the host; 0: default */
 	const char *set;       /* ref, opt */
 	const char *device;    /* simt, cuda */
 	const char *mode;      /* oracle, twin */
@@ -91,6 +94,14 @@ struct set_options {
 		{"--gpu", "N", OPTION_COUNT, &(s)->gpu, "which GPU, for --device cuda"},                               \
 		{"--guard", NULL, OPTION_FLAG, &(s)->guard,                                                            \
 			"run every op twice between guard zones, with two poisons"}
+
+/* The same for commands that also run a model without a checkpoint. */
+#define SYNTHETIC_OPTIONS(s)                                                                                           \
+	{"--synthetic", "PRESET", OPTION_TEXT, &(s)->synthetic,                                                        \
+		"instead of a checkpoint: a generated model; 'plumb list presets'"},                                   \
+		{"--profile", "NAME|FILE", OPTION_TEXT, &(s)->profile, "its number formats (default: all bf16)"},      \
+		{"--weight-seed", "N", OPTION_COUNT, &(s)->weight_seed, "seed of its weights (default 0)"},            \
+		{"--memory", "GiB", OPTION_COUNT, &(s)->memory, "weights kept on the host (default 14)"}
 
 /* Words to values; errors name the option. */
 int options_policy(const struct set_options *s, enum plumb_policy *out, struct plumb_error *err);

@@ -20,16 +20,22 @@ void progress_begin(struct progress *p, bool wanted, const char *label)
 	p->label = label;
 }
 
-void progress_step(struct progress *p, int64_t done, int64_t total, const char *unit)
+void progress_within(struct progress *p, int64_t done, double within, int64_t total, const char *unit, const char *where)
 {
-	double now = progress_now(), spent = now - p->start;
-	if (!p->on || spent < 2.0 || now - p->last < 0.2 || done < 1)
+	double now = progress_now(), spent = now - p->start, part = (double)done + within;
+	if (!p->on || spent < 2.0 || now - p->last < 0.2 || part <= 0)
 		return;
 	p->last = now;
 	p->shown = true;
-	fprintf(stderr, "\r%s: %s %lld of %lld, %.3g %s/s, %.0f s left \033[K", p->label, unit, (long long)done,
-		(long long)total, (double)done / spent, unit, spent * (double)(total - done) / (double)done);
+	fprintf(stderr, "\r%s: %s %lld of %lld%s%s, %.3g %s/s, %.0f s left \033[K", p->label, unit, (long long)done,
+		(long long)total, *where ? ", " : "", where, part / spent, unit,
+		spent * ((double)total - part) / part);
 	fflush(stderr);
+}
+
+void progress_step(struct progress *p, int64_t done, int64_t total, const char *unit)
+{
+	progress_within(p, done, 0.0, total, unit, "");
 }
 
 void progress_end(struct progress *p)

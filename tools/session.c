@@ -169,7 +169,6 @@ static int prepare_model(const struct set_options *o, struct session *s, struct 
 	struct plumb_error why = {""};
 	int status = PLUMB_OK;
 
-	s->scanned = -1;
 	if (o->scan) {
 		progress_begin(&progress, true, "scanning");
 		status = plumb_model_scan(s->model, &watch, &s->scanned, &why);
@@ -192,6 +191,39 @@ static int prepare_model(const struct set_options *o, struct session *s, struct 
 	return status;
 }
 
+static int open_synthetic(const struct set_options *o, struct session *s, struct plumb_error *err)
+{
+	struct plumb_synthetic_options options = {.seed = (uint64_t)o->weight_seed};
+	int status = PLUMB_OK;
+
+	if (o->memory > 1 << 20)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "--memory is %lld GiB, expected at most %d", (long long)o->memory, 1 << 20);
+	options.memory = o->memory << 30;
+	if (o->profile) {
+		status = plumb_profile_open(o->profile, &s->profile, err);
+		options.profile = &s->profile;
+	}
+	if (status == PLUMB_OK)
+		status = plumb_synthetic_open(o->synthetic, &options, &s->synthetic, err);
+	if (status == PLUMB_OK)
+		s->model = plumb_synthetic_model(s->synthetic);
+	return status;
+}
+
+static int open_model(const struct set_options *o, struct session *s, struct plumb_error *err)
+{
+	s->scanned = -1;
+	if (o->synthetic && o->scan)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "--scan is for --checkpoint: a synthetic model has no NaN");
+	if (o->synthetic)
+		return open_synthetic(o, s, err);
+	int status = plumb_checkpoint_open(o->checkpoint, &s->checkpoint, err);
+	if (status != PLUMB_OK)
+		return status;
+	s->model = plumb_checkpoint_model(s->checkpoint);
+	return prepare_model(o, s, err);
+}
+
 int session_open(const struct set_options *o, struct session *s, struct plumb_error *err)
 {
 	struct bindings bindings = {{0}, {0}};
@@ -199,19 +231,17 @@ int session_open(const struct set_options *o, struct session *s, struct plumb_er
 	int status;
 
 	memset(s, 0, sizeof *s);
-	if (!o->checkpoint)
+	if (!o->checkpoint && !o->synthetic)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "--checkpoint DIR is needed");
+	if (o->checkpoint && o->synthetic)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "--checkpoint and --synthetic: expected one of them");
 	if (o->threads > 0)
 		omp_set_num_threads((int)(o->threads < 1024 ? o->threads : 1024));
 	status = make_bindings(o, s, &bindings, err);
 	if (status == PLUMB_OK)
 		status = choose("--set", o->set ? o->set : "ref", &bindings, &base, err);
 	if (status == PLUMB_OK)
-		status = plumb_checkpoint_open(o->checkpoint, &s->checkpoint, err);
-	if (status != PLUMB_OK)
-		return status;
-	s->model = plumb_checkpoint_model(s->checkpoint);
-	status = prepare_model(o, s, err);
+		status = open_model(o, s, err);
 	if (status == PLUMB_OK)
 		status = plumb_plan_create(&s->model->cfg, base, &s->plan, err);
 	for (int i = 0; i < o->op.count && status == PLUMB_OK; i++)
@@ -231,5 +261,6 @@ void session_close(struct session *s)
 	plumb_device_close(s->device); /* before the model: it holds copies by host address */
 	plumb_requantised_free(s->requantised);
 	plumb_checkpoint_close(s->checkpoint);
+	plumb_synthetic_close(s->synthetic);
 	memset(s, 0, sizeof *s);
 }

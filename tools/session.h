@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a decoding command opens: a checkpoint and the plan of functions that the options ask for. */
+/* What a decoding command opens: a checkpoint or a synthetic model, and the plan of functions that the options ask for. */
 #ifndef PLUMB_TOOLS_SESSION_H
 #define PLUMB_TOOLS_SESSION_H
 
@@ -7,12 +7,14 @@
 #include "core/decoder.h"
 #include "core/profile.h"
 #include "core/requantise.h"
+#include "core/synthetic.h"
 #include "opt/device.h"
 #include "opt/guard.h"
 #include "tools/options.h"
 
 struct session {
-	struct plumb_checkpoint *checkpoint;
+	struct plumb_checkpoint *checkpoint;      /* NULL: a synthetic model */
+	struct plumb_synthetic *synthetic;        /* NULL: a checkpoint */
 	struct plumb_profile profile;             /* where one is named */
 	struct plumb_requantised *requantised;    /* NULL: held as stored */
 	int64_t scanned;                          /* values; -1: not asked for */
