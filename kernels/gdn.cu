@@ -133,12 +133,10 @@ template <int Format, int Steps>
 static __device__ __forceinline__ void load_state(
 	const void *row, const struct lane_part<Steps> &part, bool vector, float (&x)[PER_LANE * Steps])
 {
-	if (Format == PLUMB_F32) {
+	if (Format == PLUMB_F32)
 		load_part<Steps>(static_cast<const float *>(row), part, vector, x);
-		return;
-	}
 PLUMB_UNROLL
-	for (int s = 0; s < Steps; s++) {
+	for (int s = 0; s < Steps && Format != PLUMB_F32; s++) {
 		const uint16_t *p =
 			static_cast<const uint16_t *>(row) + s * PLUMB_HEAD_LANES + threadIdx.x % 32 * PER_LANE;
 		uint2 v = {0, 0}; /* is +0 in either format */
