@@ -171,9 +171,12 @@ static int run(struct plumb_decoder *d, enum plumb_op op, int layer, enum plumb_
 	const struct plumb_binding *b = &d->plan.binding[(size_t)layer * PLUMB_OP_COUNT + op];
 	struct plumb_env env = d->env;
 	env.device = b->device;
-	struct plumb_call call = {op, layer, site, d->state.position, T, &env, b, args};
+	struct plumb_call call = {
+		.op = op, .layer = layer, .site = site, .position = d->state.position, .T = T, .env = &env, .binding = b, .args = args,
+	};
 	int status = PLUMB_OK;
 
+	env.call = &call;
 	if (d->observer.before)
 		status = d->observer.before(d->observer.self, &call);
 	if (status == PLUMB_OK)

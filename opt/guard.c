@@ -11,10 +11,11 @@
 
 #include "core/cache.h"
 #include "core/ops/ple.h"
+#include "opt/user.h"
 
 enum {
-	MAX_ITEMS = 32,   /* operands of one op */
-	MAX_ARGS = 512,   /* bytes of an argument struct */
+	MAX_ITEMS = 96,   /* operands of one op, or of several that are called as one */
+	MAX_ARGS = 2048,  /* bytes of their arguments */
 	MAX_DEVICES = 8,
 	ALIGN = 256,      /* clones are misaligned exactly as the originals, so that the same loads are chosen */
 };
@@ -47,6 +48,7 @@ struct plumb_guard {
 	int items;
 	size_t used;
 	uint64_t constants; /* digest of what is read only and not cloned */
+	enum plumb_poison poison; /* of the run under way; OFF: none */
 	struct plumb_guard_finding finding;
 };
 
@@ -97,6 +99,11 @@ int plumb_guard_watch(struct plumb_guard *g, struct plumb_device *device, struct
 	return PLUMB_OK;
 }
 
+enum plumb_poison plumb_guard_poison(const struct plumb_guard *g)
+{
+	return g->poison;
+}
+
 const struct plumb_guard_finding *plumb_guard_finding(const struct plumb_guard *g)
 {
 	return &g->finding;
@@ -113,6 +120,11 @@ static void place(struct plumb_guard *g, struct item *it)
 	g->used = at + it->bytes + PLUMB_GUARD_ZONE;
 	/* zones are filled by whole elements */
 	g->used = (g->used + 7) / 8 * 8;
+}
+
+static const struct plumb_op_info *info_of(const struct plumb_call *call)
+{
+	return call->info ? call->info : &plumb_ops[call->op];
 }
 
 static int64_t position_of(const struct plumb_op_info *info, const void *args)
@@ -172,7 +184,7 @@ static uint64_t digest(uint64_t h, const void *data, size_t bytes)
 /* Constants stay where they are: a device keeps copies of them by address. */
 static uint64_t digest_constants(const struct plumb_call *call)
 {
-	const struct plumb_op_info *info = &plumb_ops[call->op];
+	const struct plumb_op_info *info = info_of(call);
 	struct plumb_extent extent = {call->T, call->env->capacity};
 	uint64_t h = 1;
 
@@ -191,7 +203,7 @@ static uint64_t digest_constants(const struct plumb_call *call)
 /* List the operands that are cloned and where. */
 static int collect(struct plumb_guard *g, const struct plumb_call *call)
 {
-	const struct plumb_op_info *info = &plumb_ops[call->op];
+	const struct plumb_op_info *info = info_of(call);
 	struct plumb_extent extent = {0, call->env->capacity};
 	int64_t position = position_of(info, call->args);
 
@@ -314,6 +326,8 @@ static struct plumb_device *device_of(const struct plumb_guard *g, const struct 
 	for (int i = 0; i < g->devices; i++)
 		if (g->device[i] == call->binding->device)
 			device = g->device[i];
+	if (!device)
+		device = plumb_user_device(call->binding);
 	return device;
 }
 
@@ -333,7 +347,7 @@ static int run(struct plumb_guard *g, const struct plumb_call *call, enum plumb_
 
 	fill(g, poison, g->before[k]);
 	memcpy(work, g->before[k], g->used);
-	memcpy(args.byte, call->args, plumb_ops[call->op].args_size);
+	memcpy(args.byte, call->args, info_of(call)->args_size);
 	for (int i = 0; i < g->items; i++) {
 		const struct item *it = &g->item[i];
 		void *clone = work + it->offset;
@@ -345,8 +359,10 @@ static int run(struct plumb_guard *g, const struct plumb_call *call, enum plumb_
 		memcpy(args.byte + it->operand->offset, &clone, sizeof clone);
 	}
 	if (device)
-		plumb_device_poison(device, poison, plumb_ops[call->op].name);
+		plumb_device_poison(device, poison, info_of(call)->name);
+	g->poison = poison;
 	status = call->binding->set->op[call->op](call->env, args.byte);
+	g->poison = PLUMB_POISON_OFF;
 	if (device && status == PLUMB_OK)
 		status = plumb_device_check(device, call->env->err);
 	if (device && status == PLUMB_MISMATCH)
@@ -388,7 +404,7 @@ __attribute__((format(printf, 7, 8))) static int found(struct plumb_guard *g, co
 	va_start(ap, format);
 	vsnprintf(text, sizeof text, format, ap);
 	va_end(ap);
-	return plumb_fail(call->env->err, PLUMB_MISMATCH, "%s%s %s", plumb_ops[call->op].name, where, text);
+	return plumb_fail(call->env->err, PLUMB_MISMATCH, "%s%s %s", info_of(call)->name, where, text);
 }
 
 /* Which elements of an item an op may have written: all, or the cache rows of this call. Calls visit for runs of them.

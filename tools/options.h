@@ -61,6 +61,7 @@ struct set_options {
 	int64_t seed;          /* simt schedule */
 	int64_t gpu;           /* which one */
 	bool guard;
+	bool twice;            /* guard the calls of users' kernels, even without --guard */
 };
 
 /* The options of struct set_options, to be put into a command's table. */
@@ -73,7 +74,8 @@ struct set_options {
 			"reference in binary64 (default) or in the kernels' declared order"},                          \
 		{"--policy", "f32|bf16", OPTION_TEXT, &(s)->policy, "where activations are rounded (default f32)"},    \
 		{"--ties", "lower|torch", OPTION_TEXT, &(s)->ties, "which of equal scores the oracle's top-k takes"},  \
-		{"--op", "NAME[@A-B]=ref|opt", OPTION_REPEAT, &(s)->op, "run one op, in layers A to B, from a set"},   \
+		{"--op", "NAME[@A-B]=ref|opt|FILE.so", OPTION_REPEAT, &(s)->op,                                        \
+			"run one op, in layers A to B, from a set or a shared object"},                                \
 		{"--threads", "N", OPTION_COUNT, &(s)->threads, "threads of the reference (the bits do not change)"},  \
 		{"--page-seed", "N", OPTION_COUNT, &(s)->page_seed, "shuffle the cache pages (results do not change)"}, \
 		{"--seed", "N", OPTION_COUNT, &(s)->seed, "order of warps and blocks on simt (0: natural)"},           \
