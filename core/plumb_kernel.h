@@ -310,18 +310,27 @@ static int plumb_say(const struct plumb_kernel_call *call, const char *format, .
 	return 1;
 }
 
-/* ---- numbers ---- */
+/* ---- numbers: on the host, and with nvcc also in device code ---- */
 
-static inline float plumb_of_bf16(uint16_t v)
+#ifdef __CUDACC__
+#define PLUMB_KERNEL_FN static inline __host__ __device__
+#else
+#define PLUMB_KERNEL_FN static inline
+#endif
+
+PLUMB_KERNEL_FN float plumb_of_bits(uint32_t bits)
 {
-	uint32_t bits = (uint32_t)v << 16;
 	float f;
 	memcpy(&f, &bits, sizeof f);
 	return f;
 }
+PLUMB_KERNEL_FN float plumb_of_bf16(uint16_t v)
+{
+	return plumb_of_bits((uint32_t)v << 16);
+}
 
 /* Nearest even; NaN stays NaN. */
-static inline uint16_t plumb_to_bf16(float f)
+PLUMB_KERNEL_FN uint16_t plumb_to_bf16(float f)
 {
 	uint32_t bits;
 	memcpy(&bits, &f, sizeof bits);
@@ -330,10 +339,69 @@ static inline uint16_t plumb_to_bf16(float f)
 	return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-/* The contracts' rne: rounds where the policy rounds. */
-static inline float plumb_rne(const struct plumb_kernel_call *call, float f)
+/* The contracts' rne: rounds where the policy rounds. bf16: call->bf16. */
+PLUMB_KERNEL_FN float plumb_rne(int32_t bf16, float f)
 {
-	return call->bf16 ? plumb_of_bf16(plumb_to_bf16(f)) : f;
+	return bf16 ? plumb_of_bf16(plumb_to_bf16(f)) : f;
+}
+
+/* A number of sign, `exponent` and `mantissa` bits, bias 2^(exponent-1) - 1, without infinities: NaN is the caller's business. */
+PLUMB_KERNEL_FN float plumb_of_small(uint32_t code, int exponent, int mantissa)
+{
+	uint32_t m = code & ((1u << mantissa) - 1), e = code >> mantissa & ((1u << exponent) - 1);
+	int power = (int)(e ? e : 1) - ((1 << (exponent - 1)) - 1) - mantissa;
+	float value = (float)(e ? m + (1u << mantissa) : m) * plumb_of_bits((uint32_t)(power + 127) << 23);
+	return code >> (exponent + mantissa) & 1 ? -value : value;
+}
+PLUMB_KERNEL_FN float plumb_of_e4m3(uint8_t code)
+{
+	return (code & 0x7f) == 0x7f ? plumb_of_bits(0x7fc00000u) : plumb_of_small(code, 4, 3);
+}
+PLUMB_KERNEL_FN float plumb_of_e2m1(uint8_t code)
+{
+	return plumb_of_small(code & 15, 2, 1);
+}
+PLUMB_KERNEL_FN float plumb_of_f16(uint16_t v)
+{
+	if ((v & 0x7c00) != 0x7c00)
+		return plumb_of_small(v, 5, 10);
+	return plumb_of_bits(((uint32_t)v & 0x8000) << 16 | 0x7f800000u | ((uint32_t)v & 0x3ff) << 13);
+}
+
+/* Stored value i of format f32, f16 or bf16, of any alignment. */
+PLUMB_KERNEL_FN float plumb_stored(int32_t format, const void *data, int64_t i)
+{
+	uint16_t half;
+	float f;
+	if (format == PLUMB_KERNEL_F32) {
+		memcpy(&f, (const char *)data + 4 * i, sizeof f);
+		return f;
+	}
+	memcpy(&half, (const char *)data + 2 * i, sizeof half);
+	return format == PLUMB_KERNEL_F16 ? plumb_of_f16(half) : plumb_of_bf16(half);
+}
+
+/* Element (n, k) of a weight, as its format defines it: simple, not fast. */
+PLUMB_KERNEL_FN float plumb_value(const struct plumb_kernel_matrix *w, int64_t n, int64_t k)
+{
+	const uint8_t *code = (const uint8_t *)w->data, *scale = (const uint8_t *)w->scale;
+	int64_t at = n * w->cols + k;
+	uint8_t pair;
+
+	switch (w->format) {
+	case PLUMB_KERNEL_FP8_ROW:
+		return plumb_of_e4m3(code[at]) * plumb_stored(w->scale_format, w->scale, n);
+	case PLUMB_KERNEL_FP8_BLOCK:
+		return plumb_of_e4m3(code[at]) * plumb_stored(w->scale_format, w->scale, n / 128 * ((w->cols + 127) / 128) + k / 128);
+	case PLUMB_KERNEL_FP8_TABLE:
+		return plumb_of_bf16(plumb_to_bf16(plumb_of_e4m3(code[at]) * w->global));
+	case PLUMB_KERNEL_NVFP4:
+		pair = code[n * ((w->cols + 1) / 2) + k / 2];
+		return plumb_of_e2m1(k % 2 ? pair >> 4 : pair & 15) *
+			(plumb_of_e4m3(scale[n * ((w->cols + 15) / 16) + k / 16]) * w->global);
+	default:
+		return plumb_stored(w->format, w->data, at);
+	}
 }
 
 #ifdef __cplusplus

@@ -65,6 +65,9 @@ int plumb_user_whole(const struct plumb_user *user, const struct plumb_plan *pla
 struct plumb_user_options {
 	struct plumb_guard *guard; /* for the users' calls; NULL: each runs once, over outputs that hold NaN */
 	bool guard_all;            /* the guard takes all other calls too */
+	/* Computes what lies inside a fused entry, before its kernel runs, into the decoder's buffers and on copies of the state: for
+	 * those who judge a choice by the scores it was made from. NULL: such buffers hold anything. */
+	const struct plumb_set *shadow;
 };
 /* To be run through by every decoder of the plan. */
 struct plumb_runner plumb_user_runner(struct plumb_user *user, const struct plumb_user_options *options);
@@ -76,11 +79,13 @@ bool plumb_user_is(const struct plumb_binding *binding);
 /* The device whose memory the kernel of a binding uses; NULL: host memory, or no user's. */
 struct plumb_device *plumb_user_device(const struct plumb_binding *binding);
 
-/* The calls that are done once `call` has returned, with what they wrote: outputs that were not written are NULL in the arguments.
- * For a call of any other set that is the call itself; for an inner op of a fused entry nothing; for its last op, all of its
- * ops, in order. Valid until the unit runs again.
- * Returns how many; out: room for PLUMB_USER_MAX_OPS. */
-int plumb_user_done(const struct plumb_call *call, struct plumb_call out[PLUMB_USER_MAX_OPS]);
+/* The calls that are done once `call` has returned. For a call of any other set that is the call itself; for an inner op of a fused
+ * entry nothing; for its last op, all of its ops, in order. Valid until the unit runs again. Room for PLUMB_USER_MAX_OPS each:
+ * wrote: outputs that the kernel does not give (plumb_user_hides) are NULL in the arguments;
+ * full: the arguments as the decoder made them (see shadow).
+ * Returns how many. */
+int plumb_user_done(const struct plumb_call *call, struct plumb_call wrote[PLUMB_USER_MAX_OPS],
+	struct plumb_call full[PLUMB_USER_MAX_OPS]);
 
 /* Whether an output of a call, as the decoder made it, is nobody's to compare: inside a fused entry, or a trace not written. */
 bool plumb_user_hides(const struct plumb_binding *binding, const char *operand);

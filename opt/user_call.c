@@ -15,6 +15,8 @@ _Static_assert(sizeof(struct plumb_kernel_ngram) == sizeof(struct plumb_ngram) &
 _Static_assert((int)PLUMB_KERNEL_IN == (int)PLUMB_IN + 1 && (int)PLUMB_KERNEL_CONSTANT == (int)PLUMB_CONSTANT + 1, "roles");
 _Static_assert((int)PLUMB_KERNEL_F32 == (int)PLUMB_F32 + 1 && (int)PLUMB_KERNEL_NVFP4 == (int)PLUMB_NVFP4 + 1, "formats");
 
+enum { SHADOW_STATES = 8 }; /* of one op */
+
 /* The call as the kernel sees it, and what it points to. */
 struct view {
 	struct plumb_kernel_call call;
@@ -374,6 +376,66 @@ int user_whole_op(const struct plumb_env *env, const void *args)
 
 /* ---- units from the calls of their ops ---- */
 
+/* What observers of the op see. */
+static void show(struct user_unit *unit, int j, const struct plumb_env *env, const void *args)
+{
+	const struct plumb_op_info *info = &plumb_ops[unit->op[j]];
+	unsigned char *shown = unit->shown.byte + unit->args_offset[j], *decoders = unit->decoders.byte + unit->args_offset[j];
+
+	memcpy(decoders, args, info->args_size);
+	memcpy(shown, args, info->args_size);
+	for (int k = 0; k < info->operands; k++)
+		if (info->operand[k].role == PLUMB_OUT && !user_gives(unit, j, &info->operand[k]))
+			set_pointer(shown, &info->operand[k], NULL);
+	if (!env->call)
+		return;
+	unit->part[j] = unit->full[j] = *env->call;
+	unit->env[j].call = &unit->full[j];
+	unit->part[j].env = unit->full[j].env = &unit->env[j];
+	unit->part[j].args = shown;
+	unit->full[j].args = decoders;
+}
+
+static size_t array_bytes(const struct plumb_env *env, const struct plumb_operand *o, int64_t T)
+{
+	struct plumb_extent extent = {T, env->capacity};
+	return (size_t)plumb_shape_count(o->shape, env->cfg, &extent) * (o->kind == PLUMB_KIND_I64 ? sizeof(int64_t) : sizeof(float));
+}
+
+/* An inner op, by the shadow: outputs into the decoder's buffers, state arrays left as they are. Rows of caches that the unit
+ * has to write are written here first, and poisoned again before the kernel runs. */
+static int shadow(const struct user_unit *unit, const struct plumb_env *env, enum plumb_op op, const void *args)
+{
+	const struct plumb_op_info *info = &plumb_ops[op];
+	struct plumb_env mine = *env;
+	void *copy[SHADOW_STATES] = {0};
+	unsigned char own[USER_MAX_ARGS];
+	int64_t T;
+	int n = 0, status = PLUMB_OK;
+
+	memcpy(own, args, info->args_size);
+	memcpy(&T, args, sizeof T);
+	for (int k = 0; k < info->operands && status == PLUMB_OK; k++) {
+		const struct plumb_operand *o = &info->operand[k];
+		const void *state = pointer_at(args, o);
+		if (o->role != PLUMB_STATE || o->kind == PLUMB_KIND_CACHE || !state || n == SHADOW_STATES)
+			continue;
+		size_t bytes = array_bytes(env, o, T);
+		copy[n] = malloc(bytes + !bytes);
+		if (!copy[n])
+			status = plumb_fail(env->err, PLUMB_BAD_INPUT, "out of memory for a copy of %s", o->name);
+		else
+			set_pointer(own, o, memcpy(copy[n], state, bytes));
+		n++;
+	}
+	mine.device = NULL;
+	if (status == PLUMB_OK)
+		status = unit->user->options.shadow->op[op](&mine, own);
+	for (int k = 0; k < n; k++)
+		free(copy[k]);
+	return status;
+}
+
 /* Puts one op's arguments into the block. */
 static int collect(const struct user_seat *seat, const struct plumb_env *env, const void *args)
 {
@@ -393,13 +455,35 @@ static int collect(const struct user_seat *seat, const struct plumb_env *env, co
 			set_pointer(unit->block.byte, &o, NULL);
 		}
 	unit->env[j] = *env;
-	if (env->call) {
-		unit->env[j].call = &unit->part[j];
-		unit->part[j] = *env->call;
-		unit->part[j].args = unit->block.byte + unit->args_offset[j];
-		unit->part[j].env = &unit->env[j];
-	}
+	show(unit, j, env, args);
+	if (unit->user->options.shadow && unit->next)
+		return shadow(unit, env, op, args);
 	return PLUMB_OK;
+}
+
+static int64_t position_of(const struct user_unit *unit)
+{
+	for (int i = 0; i < unit->info.operands; i++) {
+		const int32_t *cell = pointer_at(unit->block.byte, &unit->info.operand[i]);
+		if (strcmp(unit->info.operand[i].name, "position") == 0 && cell)
+			return *cell;
+	}
+	return -1;
+}
+
+/* The rows of a cache that the call has to write. */
+static void poison_rows(
+	const struct plumb_env *env, const struct plumb_operand *o, const struct plumb_cache *cache, int64_t position, int64_t T)
+{
+	struct plumb_kernel_operand rows = {0};
+
+	if (position < 0)
+		return;
+	view_cache(env, &rows, o, cache, cache, position, T);
+	for (int64_t r = rows.first_row; r < rows.end_row; r++)
+		plumb_poison_fill(PLUMB_POISON_NAN, cache->format == PLUMB_F32 ? PLUMB_POISON_32
+			: cache->format == PLUMB_F16 ? PLUMB_POISON_F16 : PLUMB_POISON_BF16, plumb_cache_row(cache, r), 0,
+			(size_t)cache->width);
 }
 
 /* Outputs hold NaN before: an element that the kernel leaves shows. */
@@ -411,6 +495,8 @@ static void poison_outputs(const struct user_unit *unit, const struct plumb_env 
 		const struct plumb_operand *o = &unit->info.operand[i];
 		void *data = (void *)(uintptr_t)pointer_at(unit->block.byte, o);
 		bool shared = false;
+		if (o->kind == PLUMB_KIND_CACHE && o->role == PLUMB_STATE && data)
+			poison_rows(env, o, data, position_of(unit), unit->block.T);
 		for (int k = 0; k < unit->info.operands; k++)
 			shared = shared || (k != i && pointer_at(unit->block.byte, &unit->info.operand[k]) == data);
 		if (o->role != PLUMB_OUT || !data || shared)
@@ -470,17 +556,20 @@ struct plumb_runner plumb_user_runner(struct plumb_user *u, const struct plumb_u
 
 /* ---- for those who look at calls ---- */
 
-int plumb_user_done(const struct plumb_call *call, struct plumb_call out[PLUMB_USER_MAX_OPS])
+int plumb_user_done(const struct plumb_call *call, struct plumb_call wrote[PLUMB_USER_MAX_OPS],
+	struct plumb_call full[PLUMB_USER_MAX_OPS])
 {
 	const struct user_seat *seat = call->binding->device;
 
-	out[0] = *call;
+	wrote[0] = full[0] = *call;
 	if (!plumb_user_is(call->binding))
 		return 1;
 	if (seat->index + 1 < seat->unit->ops)
 		return 0;
-	for (int j = 0; j < seat->unit->ops; j++)
-		out[j] = seat->unit->part[j];
+	for (int j = 0; j < seat->unit->ops; j++) {
+		wrote[j] = seat->unit->part[j];
+		full[j] = seat->unit->full[j];
+	}
 	return seat->unit->ops;
 }
 

@@ -51,6 +51,11 @@ struct user_unit {
 	int next; /* the op that is expected */
 	const void *host; /* the block of the run under way, with the host's pointers */
 	struct plumb_call part[PLUMB_USER_MAX_OPS];
+	struct plumb_call full[PLUMB_USER_MAX_OPS]; /* the same with the decoder's arguments, of which the kernel sees a part */
+	union {
+		unsigned char byte[USER_MAX_ARGS];
+		void *align;
+	} shown, decoders; /* the arguments of part and full */
 	struct plumb_env env[PLUMB_USER_MAX_OPS];
 
 	struct user_prepared *prepared;

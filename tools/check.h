@@ -64,6 +64,7 @@ struct check_item {
 	struct check_boundary boundary;
 	bool compared;                            /* all of it */
 	bool expected;                            /* this view and layer range compare it */
+	bool hidden;                              /* not compared: inside a fused entry of a user, or a trace it does not write */
 	struct plumb_verdict verdict;
 };
 
@@ -90,6 +91,7 @@ struct check_view {
 	int floats;                /* float tensors compared */
 	int64_t elements;          /* numbers compared */
 	int64_t tied_rows, explained_rows;
+	int hidden;                /* items that are */
 	int missing;               /* tensors of the format that the golden does not hold */
 	char missing_names[160];   /* the first of them */
 	struct plumb_digest digest; /* of all that the set wrote, before anything was put in its place */

@@ -224,6 +224,8 @@ static void print_view(const struct check_report *r, const struct check_view *v)
 	} else {
 		print_groups(r, v);
 	}
+	if (v->hidden)
+		printf("  inside fused entries or traces not written, so not compared: %d tensors\n", v->hidden);
 	if (v->missing)
 		printf("  not recorded, so not compared: %d tensors of the format (%s%s)\n", v->missing, v->missing_names,
 			strlen(v->missing_names) + 1 < sizeof v->missing_names ? "" : "...");
@@ -372,6 +374,8 @@ int check_report_json(const struct check_report *r, const char *path, struct plu
 		cJSON_AddStringToObject(root, "producer", r->producer);
 	cJSON_AddStringToObject(root, "checkpoint", r->checkpoint);
 	cJSON_AddStringToObject(root, "set", r->set);
+	if (r->failure)
+		cJSON_AddStringToObject(root, "failure", r->failure);
 	cJSON_AddStringToObject(root, "ties", r->ties == PLUMB_TIES_TORCH ? "torch" : "lower");
 	char text[33];
 	cJSON_AddStringToObject(root, "digest", digest_of(r, text));
@@ -386,6 +390,7 @@ int check_report_json(const struct check_report *r, const char *path, struct plu
 		cJSON_AddNumberToObject(o, "failed", v->failed);
 		add_number(o, "values", (double)v->elements);
 		add_number(o, "not_recorded", v->missing);
+		add_number(o, "not_given", v->hidden);
 		add_number(o, "tied_cuts", (double)v->tied_rows);
 		add_number(o, "rows_explained", (double)v->explained_rows);
 		cJSON *items = cJSON_AddArrayToObject(o, "items");
@@ -436,6 +441,12 @@ int check_report_junit(const struct check_report *r, const char *path, struct pl
 	if (!f)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for the JUnit report");
 	fprintf(f, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"plumb check\">\n");
+	if (r->failure) {
+		fprintf(f, " <testsuite name=\"run\" tests=\"1\" failures=\"1\">\n"
+			"  <testcase classname=\"plumb.run\" name=\"kernels\"><failure message=\"");
+		xml(f, r->failure);
+		fprintf(f, "\"/></testcase>\n </testsuite>\n");
+	}
 	for (int i = 0; i < r->views; i++) {
 		const struct check_view *v = &r->view[i];
 		int expected = 0;

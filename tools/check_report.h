@@ -16,6 +16,7 @@ struct check_report {
 	bool quiet;   /* the last line only */
 	bool digest;  /* print one digest of the whole trace */
 	int layers;   /* L */
+	const char *failure; /* why there are no views, else NULL */
 };
 
 int check_report_status(const struct check_report *report);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "opt/user.h"
 #include "tools/check_internal.h"
 
 /* ---- operands by name ---- */
@@ -257,6 +258,7 @@ static bool judged(const struct check_run *run, const struct plumb_call *call)
 static int before(void *self, const struct plumb_call *call)
 {
 	struct check_run *run = self;
+	run->fused = false;
 	return judged(run, call) ? check_second_keep(&run->second, call, run->err) : check_boundary_before(run, call);
 }
 
@@ -266,13 +268,13 @@ static int judge(struct check_run *run, const struct plumb_call *call)
 	return judged(run, call) ? check_bounds_call(run->view->bounds, &run->second, call, run->err) : PLUMB_OK;
 }
 
-static int after(void *self, const struct plumb_call *call)
+/* One op: wrote has what the set gave, call also what it did not (opt/user.h). */
+static int after_op(struct check_run *run, const struct plumb_call *wrote, const struct plumb_call *call)
 {
-	struct check_run *run = self;
 	int64_t tokens = plumb_golden_tokens(run->options->golden);
-	int status = judge(run, call);
+	int status = PLUMB_OK;
 
-	plumb_digest_call(&run->view->digest, call);
+	plumb_digest_call(&run->view->digest, wrote);
 	if (call->op == PLUMB_QSA_SCORE)
 		status = check_scores(run, call);
 	for (int i = 0; i < plumb_golden_source_count && status == PLUMB_OK; i++) {
@@ -281,6 +283,10 @@ static int after(void *self, const struct plumb_call *call)
 		if (!item)
 			continue;
 		status = check_load(run, item);
+		if (plumb_user_hides(call->binding, s->operand)) {
+			item->hidden = true;
+			continue; /* loaded all the same: the local view puts it in place */
+		}
 		if (status == PLUMB_OK)
 			status = compare(run, call, item);
 		if (status == PLUMB_OK && call->position + call->T == tokens)
@@ -295,6 +301,20 @@ static int after(void *self, const struct plumb_call *call)
 		if (item && item->compared)
 			plumb_golden_tensor_free(&item->golden);
 	}
+	return status;
+}
+
+static int after(void *self, const struct plumb_call *call)
+{
+	struct check_run *run = self;
+	struct plumb_call wrote[PLUMB_USER_MAX_OPS], full[PLUMB_USER_MAX_OPS];
+	int ops = plumb_user_done(call, wrote, full), status = PLUMB_OK;
+
+	run->fused = ops > 1;
+	if (ops == 1)
+		status = judge(run, &wrote[0]);
+	for (int i = 0; i < ops && status == PLUMB_OK; i++)
+		status = after_op(run, &wrote[i], &full[i]);
 	progress_step(run->progress, call->layer + 1, run->options->model->cfg.layers + 1, "layer");
 	return status;
 }
@@ -303,8 +323,12 @@ static int after(void *self, const struct plumb_call *call)
 static int after_digest(void *self, const struct plumb_call *call)
 {
 	struct check_run *run = self;
-	plumb_digest_call(&run->view->digest, call);
-	return judge(run, call);
+	struct plumb_call wrote[PLUMB_USER_MAX_OPS], full[PLUMB_USER_MAX_OPS];
+	int ops = plumb_user_done(call, wrote, full);
+
+	for (int i = 0; i < ops; i++)
+		plumb_digest_call(&run->view->digest, &wrote[i]);
+	return ops == 1 ? judge(run, &wrote[0]) : PLUMB_OK;
 }
 
 /* ---- after the last token ---- */
@@ -447,6 +471,10 @@ static void count(struct check_view *v)
 {
 	for (int i = 0; i < v->items; i++) {
 		struct check_item *it = &v->item[i];
+		if (it->hidden && it->expected) {
+			it->expected = false;
+			v->hidden++;
+		}
 		if (!it->expected)
 			continue;
 		if (!it->compared) {

@@ -6,6 +6,7 @@
 
 #include "opt/graph.h"
 #include "tools/commands.h"
+#include "tools/contain.h"
 #include "tools/progress.h"
 #include "tools/session.h"
 
@@ -77,9 +78,51 @@ static int decode(const struct run_command *c, const struct session *s, struct p
 	return status;
 }
 
+/* Everything after the options. self: struct run_command. */
+static int work(void *self, struct plumb_user_mark *mark)
+{
+	const struct run_command *c = self;
+	struct plumb_error err = {""};
+	struct session session = {0};
+	struct plumb_decoder *decoder = NULL;
+	struct plumb_graph *graph = NULL;
+	struct plumb_decoder_options o = {0};
+	int32_t *prompt = NULL;
+	int64_t count = 0;
+	int status = options_tokens(c->tokens, &prompt, &count, &err);
+	if (status == PLUMB_OK)
+		status = options_policy(&c->set, &o.policy, &err);
+	if (status == PLUMB_OK)
+		status = options_ties(&c->set, PLUMB_TIES_LOWER, &o.ties, &err);
+	if (status == PLUMB_OK)
+		status = session_open_marked(&c->set, mark, &session, &err);
+	if (status == PLUMB_OK && c->steps > session.model->cfg.max_positions - count)
+		status = plumb_fail(&err, PLUMB_BAD_INPUT, "--steps is %lld after %lld tokens, expected at most %lld positions in all "
+			"(max_position_embeddings)", (long long)c->steps, (long long)count,
+			(long long)session.model->cfg.max_positions);
+	if (status == PLUMB_OK) {
+		o.capacity = c->capacity ? c->capacity : count + c->steps;
+		o.page_seed = (uint64_t)c->set.page_seed;
+		status = plumb_decoder_create(session.model, &session.plan, &o, &decoder, &err);
+	}
+	if (status == PLUMB_OK)
+		plumb_decoder_run_through(decoder, session_runner(&session));
+	if (status == PLUMB_OK && session.all_opt && !session.guard)
+		status = plumb_graph_create(decoder, session.device, &graph, &err);
+	if (status == PLUMB_OK)
+		status = decode(c, &session, decoder, graph, prompt, count, &err);
+	if (status != PLUMB_OK)
+		fprintf(stderr, "plumb run: %s\n", err.text);
+	plumb_graph_destroy(graph);
+	plumb_decoder_destroy(decoder);
+	session_close(&session);
+	free(prompt);
+	return status;
+}
+
 static int run(int argc, char **argv)
 {
-	struct run_command c = {.steps = 16};
+	struct run_command c = {.steps = 16, .set.timeout = CONTAIN_TIMEOUT};
 	const struct option table[] = {
 		SET_OPTIONS(&c.set),
 		{"--tokens", "1,2,3", OPTION_TEXT, &c.tokens, "the prompt, as token ids"},
@@ -91,47 +134,21 @@ static int run(int argc, char **argv)
 	int operands, status;
 	bool done;
 	struct plumb_error err = {""};
-	struct session session = {0};
-	struct plumb_decoder *decoder = NULL;
-	struct plumb_graph *graph = NULL;
-	struct plumb_decoder_options o = {0};
-	int32_t *prompt = NULL;
-	int64_t count = 0;
 
 	status = options_parse(&command_run, table, sizeof table / sizeof table[0], argc, argv, operand, 0, &operands, &done, &err);
 	if (status == PLUMB_OK && done)
 		return PLUMB_OK;
 	if (status == PLUMB_OK && !c.tokens)
 		status = plumb_fail(&err, PLUMB_BAD_INPUT, "--tokens is needed; usage: plumb run %s", command_run.usage);
-	if (status == PLUMB_OK)
-		status = options_tokens(c.tokens, &prompt, &count, &err);
-	if (status == PLUMB_OK)
-		status = options_policy(&c.set, &o.policy, &err);
-	if (status == PLUMB_OK)
-		status = options_ties(&c.set, PLUMB_TIES_LOWER, &o.ties, &err);
-	if (status == PLUMB_OK)
-		status = session_open(&c.set, &session, &err);
-	if (status == PLUMB_OK && c.steps > session.model->cfg.max_positions - count)
-		status = plumb_fail(&err, PLUMB_BAD_INPUT, "--steps is %lld after %lld tokens, expected at most %lld positions in all "
-			"(max_position_embeddings)", (long long)c.steps, (long long)count,
-			(long long)session.model->cfg.max_positions);
-	if (status == PLUMB_OK) {
-		o.capacity = c.capacity ? c.capacity : count + c.steps;
-		o.page_seed = (uint64_t)c.set.page_seed;
-		status = plumb_decoder_create(session.model, &session.plan, &o, &decoder, &err);
-	}
-	if (status == PLUMB_OK)
-		plumb_decoder_run_through(decoder, session_runner(&session));
-	if (status == PLUMB_OK && session.all_opt && !session.guard)
-		status = plumb_graph_create(decoder, session.device, &graph, &err);
-	if (status == PLUMB_OK)
-		status = decode(&c, &session, decoder, graph, prompt, count, &err);
-	if (status != PLUMB_OK)
+	if (status != PLUMB_OK) {
 		fprintf(stderr, "plumb run: %s\n", err.text);
-	plumb_graph_destroy(graph);
-	plumb_decoder_destroy(decoder);
-	session_close(&session);
-	free(prompt);
+		return status;
+	}
+	if (!session_wants_user(&c.set))
+		return work(&c, NULL);
+	status = contain(work, &c, c.set.timeout, &err);
+	if (err.text[0])
+		fprintf(stderr, "plumb run: %s\n", err.text);
 	return status;
 }
 

@@ -61,7 +61,9 @@ struct set_options {
 	int64_t seed;          /* simt schedule */
 	int64_t gpu;           /* which one */
 	bool guard;
-	bool twice;            /* guard the calls of users' kernels, even without --guard */
+	int64_t timeout;       /* seconds for one call of a user's kernel; 0: no limit */
+	bool compares;         /* for plumb check: kernels of shared objects run guarded unless once, and fused entries get a shadow */
+	bool once;
 };
 
 /* The options of struct set_options, to be put into a command's table. */
@@ -81,7 +83,9 @@ struct set_options {
 		{"--seed", "N", OPTION_COUNT, &(s)->seed, "order of warps and blocks on simt (0: natural)"},           \
 		{"--gpu", "N", OPTION_COUNT, &(s)->gpu, "which GPU, for --device cuda"},                               \
 		{"--guard", NULL, OPTION_FLAG, &(s)->guard,                                                            \
-			"run every op twice between guard zones, with two poisons"}
+			"run every op twice between guard zones, with two poisons"},                                   \
+		{"--timeout", "N", OPTION_COUNT, &(s)->timeout,                                                        \
+			"seconds that one call of a shared object's kernel may take (default 300; 0: no limit)"}
 
 /* Words to values; errors name the option. */
 int options_policy(const struct set_options *s, enum plumb_policy *out, struct plumb_error *err);

@@ -90,12 +90,13 @@ static int make_bindings(const struct set_options *o, struct session *s, struct 
 static int make_guard(const struct set_options *o, struct session *s, struct plumb_error *err)
 {
 	int status = PLUMB_OK;
-	if (o->guard || (o->twice && s->user))
+	if (o->guard || (o->compares && !o->once && s->user))
 		status = plumb_guard_create(&s->guard, err);
 	if (status == PLUMB_OK && s->guard && s->device)
 		status = plumb_guard_watch(s->guard, s->device, err);
 	if (status == PLUMB_OK && s->user)
-		s->runner = plumb_user_runner(s->user, &(struct plumb_user_options){.guard = s->guard, .guard_all = o->guard});
+		s->runner = plumb_user_runner(s->user, &(struct plumb_user_options){.guard = s->guard, .guard_all = o->guard,
+			.shadow = o->compares ? &plumb_ref_oracle : NULL});
 	else if (status == PLUMB_OK && s->guard)
 		s->runner = plumb_guard_runner(s->guard);
 	return status;
