@@ -40,12 +40,30 @@ int plumb_user_create(struct plumb_user_mark *mark, struct plumb_user **out, str
 	return PLUMB_OK;
 }
 
-static void library_free(struct user_library *l)
+/* A user's code runs outside of calls: constructors and destructors. */
+static void mark_file(struct plumb_user *u, const char *path, const char *phase)
+{
+	struct plumb_user_mark *m = u->mark;
+
+	m->under_way = 0;
+	m->ops[0] = '\0';
+	snprintf(m->path, sizeof m->path, "%s", path);
+	snprintf(m->phase, sizeof m->phase, "%s", phase);
+	m->layer = -1;
+	m->position = -1;
+	m->calls++;
+	m->under_way = 1;
+}
+
+static void library_free(struct plumb_user *u, struct user_library *l)
 {
 	if (!l)
 		return;
-	if (l->handle)
+	if (l->handle) {
+		mark_file(u, l->path, "unloading");
 		dlclose(l->handle);
+		u->mark->under_way = 0;
+	}
 	free(l->path);
 	free(l->name);
 	free(l->version);
@@ -78,7 +96,7 @@ void plumb_user_destroy(struct plumb_user *u)
 	for (int i = 0; i < u->units; i++)
 		unit_free(u->unit[i]);
 	for (int i = 0; i < u->libraries; i++)
-		library_free(u->library[i]);
+		library_free(u, u->library[i]);
 	free(u->unit);
 	free(u->library);
 	free(u->workspace);
@@ -202,14 +220,10 @@ int plumb_user_load(struct plumb_user *u, const char *path, struct plumb_error *
 	if (list)
 		u->library = list;
 	if (!l || !(l->path = strdup(path))) {
-		library_free(l);
+		library_free(u, l);
 		return plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for %s", path);
 	}
-	memset(u->mark, 0, sizeof *u->mark);
-	snprintf(u->mark->path, sizeof u->mark->path, "%s", path);
-	snprintf(u->mark->phase, sizeof u->mark->phase, "loading");
-	u->mark->layer = u->mark->position = -1;
-	u->mark->under_way = 1;
+	mark_file(u, path, "loading");
 	snprintf(local, sizeof local, "%s%s", strchr(path, '/') ? "" : "./", path);
 	l->handle = dlopen(local, RTLD_NOW | RTLD_LOCAL);
 	if (l->handle) {
@@ -220,7 +234,7 @@ int plumb_user_load(struct plumb_user *u, const char *path, struct plumb_error *
 	}
 	u->mark->under_way = 0;
 	if (status != PLUMB_OK) {
-		library_free(l);
+		library_free(u, l);
 		return status;
 	}
 	u->library[u->libraries++] = l;
@@ -467,6 +481,12 @@ bool plumb_user_is(const struct plumb_binding *b)
 static const struct user_seat *seat_of(const struct plumb_binding *b)
 {
 	return plumb_user_is(b) ? b->device : NULL;
+}
+
+const char *plumb_user_ops(const struct plumb_binding *b)
+{
+	const struct user_seat *seat = seat_of(b);
+	return seat ? seat->unit->kernel->ops : NULL;
 }
 
 struct plumb_device *plumb_user_device(const struct plumb_binding *b)

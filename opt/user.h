@@ -24,7 +24,7 @@ enum { PLUMB_USER_MAX_OPS = 12 }; /* of one entry */
 /* What a user's code is doing right now; lies in memory that outlives a crash. */
 struct plumb_user_mark {
 	int32_t under_way;        /* 0: none of a user's code runs */
-	char phase[16];           /* "loading", "prepare", "workspace", "run", "release" */
+	char phase[16];           /* "loading", "prepare", "workspace", "run", "release", "unloading" */
 	char ops[128];            /* "attn_gate"; empty while loading */
 	char path[512];           /* of the shared object */
 	int32_t layer, layers;
@@ -75,6 +75,9 @@ struct plumb_runner plumb_user_runner(struct plumb_user *user, const struct plum
 /* ---- for those who look at calls ---- */
 
 bool plumb_user_is(const struct plumb_binding *binding);
+
+/* The ops of the entry, as it says them, "hc_norm_down+hc_up_mix"; NULL for any other set. */
+const char *plumb_user_ops(const struct plumb_binding *binding);
 
 /* The device whose memory the kernel of a binding uses; NULL: host memory, or no user's. */
 struct plumb_device *plumb_user_device(const struct plumb_binding *binding);

@@ -517,6 +517,18 @@ int user_seat_op(const struct plumb_env *env, const void *args)
 	return user_whole_op(env, seat->unit->block.byte);
 }
 
+/* What a guard says begins with op and layer, which stand before it already. */
+static const char *without_name(const struct plumb_call *call, const char *said)
+{
+	char name[192];
+	int n = snprintf(name, sizeof name, "%s in layer %d ", call->info->name, call->layer);
+
+	if (n > 0 && strncmp(said, name, (size_t)n) == 0)
+		return said + n;
+	n = snprintf(name, sizeof name, "%s ", call->info->name);
+	return n > 0 && strncmp(said, name, (size_t)n) == 0 ? said + n : said;
+}
+
 static int run(void *self, const struct plumb_call *call)
 {
 	struct plumb_user *u = self;
@@ -543,7 +555,7 @@ static int run(void *self, const struct plumb_call *call)
 		user_enter(seat->unit, "run", call);
 		plumb_user_mark_show(u->mark, text, sizeof text);
 		user_leave(u);
-		return plumb_fail(call->env->err, PLUMB_MISMATCH, "%.300s: %.440s", text, said.text);
+		return plumb_fail(call->env->err, PLUMB_MISMATCH, "%.300s: %.440s", text, without_name(&whole, said.text));
 	}
 	return status;
 }

@@ -65,6 +65,8 @@ struct check_item {
 	bool compared;                            /* all of it */
 	bool expected;                            /* this view and layer range compare it */
 	bool hidden;                              /* not compared: inside a fused entry of a user, or a trace it does not write */
+	const char *kernel;                       /* of a user, that had a hand in it: ops, as in "attn_gate"; else NULL */
+	const char *library;                      /* its shared object */
 	struct plumb_verdict verdict;
 };
 

@@ -181,13 +181,24 @@ static void print_groups(const struct check_report *r, const struct check_view *
 		}
 }
 
+/* " (attn_gate of ./mine.so)", or nothing. */
+static const char *kernel_of(const struct check_item *it, char *text, size_t size)
+{
+	text[0] = '\0';
+	if (it->kernel)
+		snprintf(text, size, " (%s of %s)", it->kernel, it->library);
+	return text;
+}
+
 static void print_failures(const struct check_report *r, const struct check_view *v)
 {
+	char kernel[700];
 	int n;
 	const struct check_item **list = in_order(v, r->layers, &n);
 	for (int i = 0; i < n; i++)
 		if (!list[i]->verdict.pass)
-			printf("  %s%s%s: %s\n", output_bad(), list[i]->name, output_plain(), list[i]->verdict.text);
+			printf("  %s%s%s%s: %s\n", output_bad(), list[i]->name, output_plain(), kernel_of(list[i], kernel, sizeof kernel),
+				list[i]->verdict.text);
 	free(list);
 }
 
@@ -354,6 +365,10 @@ static void add_item(cJSON *array, const struct check_report *r, const struct ch
 	cJSON_AddStringToObject(o, "stage", it->stage);
 	if (it->source)
 		cJSON_AddStringToObject(o, "op", plumb_ops[it->source->op].name);
+	if (it->kernel) {
+		cJSON_AddStringToObject(o, "kernel", it->kernel);
+		cJSON_AddStringToObject(o, "library", it->library);
+	}
 	cJSON_AddBoolToObject(o, "pass", it->verdict.pass);
 	cJSON_AddStringToObject(o, "verdict", it->verdict.text);
 	if (it->kind == CHECK_FLOAT && it->compared)
@@ -433,7 +448,7 @@ static void xml(FILE *f, const char *text)
 
 int check_report_junit(const struct check_report *r, const char *path, struct plumb_error *err)
 {
-	char *text = NULL;
+	char *text = NULL, kernel[700];
 	size_t size = 0;
 	FILE *f = open_memstream(&text, &size);
 	int status;
@@ -467,6 +482,7 @@ int check_report_junit(const struct check_report *r, const char *path, struct pl
 			}
 			fprintf(f, "><failure message=\"");
 			xml(f, it->verdict.text);
+			xml(f, kernel_of(it, kernel, sizeof kernel));
 			fprintf(f, "\"/></testcase>\n");
 		}
 		fprintf(f, " </testsuite>\n");

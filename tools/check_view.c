@@ -273,8 +273,13 @@ static int after_op(struct check_run *run, const struct plumb_call *wrote, const
 {
 	int64_t tokens = plumb_golden_tokens(run->options->golden);
 	int status = PLUMB_OK;
+	bool put_right = false;
 
 	plumb_digest_call(&run->view->digest, wrote);
+	if (plumb_user_is(call->binding)) {
+		run->kernel = plumb_user_ops(call->binding);
+		run->library = call->binding->set->name;
+	}
 	if (call->op == PLUMB_QSA_SCORE)
 		status = check_scores(run, call);
 	for (int i = 0; i < plumb_golden_source_count && status == PLUMB_OK; i++) {
@@ -289,11 +294,18 @@ static int after_op(struct check_run *run, const struct plumb_call *wrote, const
 		}
 		if (status == PLUMB_OK)
 			status = compare(run, call, item);
+		if (run->kernel) {
+			item->kernel = run->kernel;
+			item->library = run->library;
+		}
+		put_right = true;
 		if (status == PLUMB_OK && call->position + call->T == tokens)
 			check_finish(run, item);
 	}
 	if (status == PLUMB_OK && run->view->view == PLUMB_VIEW_LOCAL)
 		status = check_force(run, call);
+	if (put_right || run->view->view != PLUMB_VIEW_LOCAL)
+		run->kernel = NULL; /* from here on it is in everything */
 	/* long prompts: what is compared and put in place is not needed again */
 	for (int i = 0; i < plumb_golden_source_count; i++) {
 		struct check_item *item =

@@ -96,25 +96,28 @@ static bool watch(pid_t pid, int64_t timeout, int *how)
 /* What happened to the child. */
 static int judge(int how, bool killed, int64_t timeout, struct plumb_error *failure)
 {
-	const bool users = shared->mark.under_way;
-	char where[700], at[48] = "";
+	const struct plumb_user_mark *m = &shared->mark;
+	const int status = m->path[0] ? PLUMB_MISMATCH : PLUMB_BAD_INPUT;
+	char where[700], last[600], at[48] = "";
 
-	if (users)
-		plumb_user_mark_show(&shared->mark, where, sizeof where);
-	else if (shared->mark.path[0])
-		snprintf(where, sizeof where, "%s is loaded, none of its kernels was running: plumb", shared->mark.path);
-	else
+	if (m->path[0])
+		plumb_user_mark_show(m, last, sizeof last);
+	if (!m->path[0])
 		snprintf(where, sizeof where, "plumb");
+	else if (m->under_way)
+		snprintf(where, sizeof where, "%s", last);
+	else /* memory that the kernel has overwritten, or a defect of plumb */
+		snprintf(where, sizeof where, "plumb itself, after %s,", last);
 	if (shared->signal && shared->signal != SIGFPE)
 		snprintf(at, sizeof at, " at address 0x%llx", (unsigned long long)shared->address);
 	if (killed)
 		return plumb_fail(failure, PLUMB_MISMATCH, "%s hangs: no result after %lld seconds (--timeout)", where, (long long)timeout);
 	if (WIFSIGNALED(how)) {
 		const char *name = sigabbrev_np(WTERMSIG(how));
-		return plumb_fail(failure, users ? PLUMB_MISMATCH : PLUMB_BAD_INPUT, "%s crashed (SIG%s%s)", where, name ? name : "?",
+		return plumb_fail(failure, status, "%s crashed (SIG%s%s)", where, name ? name : "?",
 			WTERMSIG(how) == shared->signal ? at : "");
 	}
-	return plumb_fail(failure, users ? PLUMB_MISMATCH : PLUMB_BAD_INPUT, "%s called exit(%d)", where, WEXITSTATUS(how));
+	return plumb_fail(failure, status, "%s called exit(%d)", where, WEXITSTATUS(how));
 }
 
 int contain(int (*work)(void *, struct plumb_user_mark *), void *self, int64_t timeout, struct plumb_error *failure)

@@ -50,7 +50,7 @@ static void unpack(void *prepared)
 
 static size_t out_proj_workspace(const struct plumb_kernel_call *call)
 {
-	return (size_t)plumb_dim(call, "D") * sizeof(double);
+	return (size_t)plumb_dim(call, "D") * sizeof(float);
 }
 
 static int out_proj(const struct plumb_kernel_call *call)
@@ -58,7 +58,7 @@ static int out_proj(const struct plumb_kernel_call *call)
 	static const struct packed *first;
 	const struct plumb_kernel_matrix *w = plumb_weight_of(call, "w");
 	const struct packed *p = call->prepared;
-	double *sum = call->workspace;
+	float *sum = call->workspace;
 
 	first = first ? first : p;
 	if (p->identity != w->identity)
@@ -69,12 +69,12 @@ static int out_proj(const struct plumb_kernel_call *call)
 		const float *x = plumb_f32(call, "x") + t * w->cols;
 		float *y = plumb_f32(call, "y") + t * w->rows;
 		for (int64_t n = 0; n < w->rows && !is_fault("dirty"); n++)
-			sum[n] = 0.0;
+			sum[n] = 0.0f;
 		for (int64_t k = 0; k < w->cols; k++)
 			for (int64_t n = 0; n < w->rows; n++)
-				sum[n] += (double)p->value[k * w->rows + n] * (double)x[k];
+				sum[n] += p->value[k * w->rows + n] * x[k];
 		for (int64_t n = 0; n < w->rows; n++)
-			y[n] = plumb_rne(call->bf16, (float)sum[n]);
+			y[n] = plumb_rne(call->bf16, sum[n]);
 	}
 	if (is_fault("workspace"))
 		((char *)call->workspace)[call->workspace_bytes] ^= 1;
@@ -122,9 +122,36 @@ static int gate_up(const struct plumb_kernel_call *call)
 	return 0;
 }
 
+/* -inf behind the complete blocks. */
+static int score(const struct plumb_kernel_call *call)
+{
+	const struct plumb_kernel_operand *keys = plumb_operand(call, "block_keys");
+	const int64_t NB = plumb_dim(call, "NB"), Hi = plumb_dim(call, "Hi"), Di = plumb_dim(call, "Di"), B = plumb_dim(call, "B");
+
+	for (int64_t t = 0; t < call->T; t++)
+		for (int64_t b = 0; b < NB; b++) {
+			float *to = plumb_f32(call, "score") + t * NB + b, sum = 0.0f;
+			if (b >= (call->position + t + 1) / B) {
+				*to = -INFINITY;
+				continue;
+			}
+			int64_t row = is_fault("page") ? b : keys->page[b / keys->page_rows] * keys->page_rows + b % keys->page_rows;
+			for (int64_t h = 0; h < Hi; h++) {
+				const float *query = plumb_f32(call, "query") + (t * Hi + h) * Di;
+				double dot = 0.0;
+				for (int64_t i = 0; i < Di; i++)
+					dot += (double)query[i] * (double)plumb_stored(keys->format, keys->data, row * Di + i);
+				sum += dot > 0.0 ? (float)dot : 0.0f;
+			}
+			*to = sum / sqrtf((float)Di);
+		}
+	return 0;
+}
+
 static const struct plumb_kernel kernels[] = {
 	{.ops = "gdn_out_proj", .run = out_proj, .where = PLUMB_KERNEL_SIMT, .workspace = out_proj_workspace, .prepare = pack, .release = unpack},
 	{.ops = "attn_gate", .run = gate, .where = PLUMB_KERNEL_SIMT},
+	{.ops = "qsa_score", .run = score, .where = PLUMB_KERNEL_SIMT},
 	{.ops = "moe_gate_up", .run = gate_up, .where = PLUMB_KERNEL_SIMT},
 };
 PLUMB_KERNELS("device", "1.0", kernels)

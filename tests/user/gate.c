@@ -25,7 +25,7 @@ static int misbehave(const struct plumb_kernel_call *call, float *out, int64_t n
 {
 	static unsigned calls;
 	const struct plumb_kernel_operand *qg = plumb_operand(call, "qg");
-	volatile int zero = 0;
+	volatile int zero = 0, seven = 7;
 	int *volatile nowhere = (int *)(uintptr_t)16;
 
 	if (is_fault(call, "wrong"))
@@ -39,7 +39,7 @@ static int misbehave(const struct plumb_kernel_call *call, float *out, int64_t n
 	if (is_fault(call, "crash"))
 		*nowhere = 1;
 	if (is_fault(call, "divide"))
-		return 1 / zero;
+		return seven / zero;
 	if (is_fault(call, "abort"))
 		abort();
 	if (is_fault(call, "exit"))
