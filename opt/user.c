@@ -250,6 +250,23 @@ bool plumb_user_wants(const struct plumb_user *u, int32_t where)
 	return wants;
 }
 
+const char *plumb_user_describe(const struct plumb_user *u, char *text, size_t size)
+{
+	size_t n = 0;
+
+	text[0] = '\0';
+	for (int i = 0; i < u->libraries && n < size; i++) {
+		const struct user_library *l = u->library[i];
+		n += (size_t)snprintf(text + n, size - n, "%s%s%s%s%s%s%s", i ? ", " : "", l->name ? l->name : "",
+			l->name && l->version ? " " : "", l->version ? l->version : "", l->name || l->version ? " (" : "", l->path,
+			l->name || l->version ? ")" : "");
+	}
+	for (unsigned char *p = (unsigned char *)text; *p; p++)
+		if (*p < 0x20 || *p >= 0x7f)
+			*p = '?'; /* somebody else's text: it reaches no terminal and no report raw */
+	return text;
+}
+
 /* ---- units ---- */
 
 bool user_gives(const struct user_unit *unit, int j, const struct plumb_operand *o)

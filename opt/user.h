@@ -74,6 +74,9 @@ struct plumb_runner plumb_user_runner(struct plumb_user *user, const struct plum
 
 /* ---- for those who look at calls ---- */
 
+/* What is loaded, for reports: "gate 1.0 (./gate.so), ...". Returns text. */
+const char *plumb_user_describe(const struct plumb_user *user, char *text, size_t size);
+
 bool plumb_user_is(const struct plumb_binding *binding);
 
 /* The ops of the entry, as it says them, "hc_norm_down+hc_up_mix"; NULL for any other set. */

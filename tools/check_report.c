@@ -388,12 +388,14 @@ int check_report_json(const struct check_report *r, const char *path, struct plu
 	if (r->producer)
 		cJSON_AddStringToObject(root, "producer", r->producer);
 	cJSON_AddStringToObject(root, "checkpoint", r->checkpoint);
-	cJSON_AddStringToObject(root, "set", r->set);
-	if (r->failure)
-		cJSON_AddStringToObject(root, "failure", r->failure);
-	cJSON_AddStringToObject(root, "ties", r->ties == PLUMB_TIES_TORCH ? "torch" : "lower");
 	char text[33];
-	cJSON_AddStringToObject(root, "digest", digest_of(r, text));
+	if (r->failure) {
+		cJSON_AddStringToObject(root, "failure", r->failure);
+	} else {
+		cJSON_AddStringToObject(root, "set", r->set);
+		cJSON_AddStringToObject(root, "ties", r->ties == PLUMB_TIES_TORCH ? "torch" : "lower");
+		cJSON_AddStringToObject(root, "digest", digest_of(r, text));
+	}
 	cJSON *views = cJSON_AddArrayToObject(root, "views");
 	for (int i = 0; i < r->views; i++) {
 		const struct check_view *v = &r->view[i];

@@ -348,6 +348,7 @@ static int after_digest(void *self, const struct plumb_call *call)
 static int compare_state(struct check_run *run, struct check_item *item)
 {
 	const struct plumb_layer_state *state = plumb_decoder_state(run->decoder, item->layer);
+	const struct plumb_binding *bound = plumb_decoder_binding(run->decoder, item->layer, item->source->op);
 	int status = check_load(run, item);
 	float *f32 = NULL;
 	int64_t *i64 = NULL;
@@ -360,6 +361,10 @@ static int compare_state(struct check_run *run, struct check_item *item)
 		f32 = malloc((size_t)item->golden.count * sizeof *f32);
 	if (!i64 && !f32)
 		return plumb_fail(run->err, PLUMB_BAD_INPUT, "out of memory for %s", item->name);
+	if (plumb_user_is(bound)) {
+		item->kernel = plumb_user_ops(bound);
+		item->library = bound->set->name;
+	}
 	plumb_golden_state(item->source, &run->options->model->cfg, state, plumb_decoder_position(run->decoder), f32, i64);
 	if (i64)
 		plumb_compare_int_add(&item->ints, i64, item->golden.i64, item->golden.count);

@@ -112,7 +112,7 @@ static int compare_and_report(const struct check_command *c, const char *path, s
 /* A run that did not get to its comparison: say why, and, when something compared was wrong, leave reports that say it too. */
 static int failed(const struct check_command *c, int status, const struct plumb_error *why)
 {
-	const struct check_report report = {.golden = c->golden, .checkpoint = c->set.checkpoint, .set = "", .failure = why->text};
+	const struct check_report report = {.golden = c->golden, .checkpoint = c->set.checkpoint, .failure = why->text};
 	struct plumb_error err = {""};
 	int written = PLUMB_OK;
 

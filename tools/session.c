@@ -175,6 +175,11 @@ static void describe(const struct set_options *o, struct session *s)
 	else
 		snprintf(s->describes, sizeof s->describes, "set ref, mode %s%s%s%.100s; policy %s", o->mode ? o->mode : "oracle",
 			mixed, s->device ? ", opt on " : "", s->device ? plumb_device_description(s->device) : "", policy);
+	if (s->user) {
+		char kernels[400];
+		size_t n = strlen(s->describes);
+		snprintf(s->describes + n, sizeof s->describes - n, "; kernels of %s", plumb_user_describe(s->user, kernels, sizeof kernels));
+	}
 	if (o->guard)
 		strncat(s->describes, "; guarded", sizeof s->describes - strlen(s->describes) - 1);
 }

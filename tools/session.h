@@ -19,7 +19,7 @@ struct session {
 	struct plumb_guard *guard;     /* NULL: not asked for */
 	struct plumb_user *user;       /* kernels from shared objects; NULL: none */
 	struct plumb_runner runner;    /* of the user's kernels, or of the guard */
-	char describes[256]; /* "set opt on simt, seed 0; policy f32" and the like */
+	char describes[768]; /* "set opt on simt, seed 0; policy f32" and the like */
 };
 
 /* Whether an --op names a shared object. */
