@@ -93,6 +93,12 @@ static bool watch(pid_t pid, int64_t timeout, int *how)
 	return killed;
 }
 
+/* Whether somebody wants the command to end. */
+static bool is_stop(int number)
+{
+	return number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT || number == SIGPIPE;
+}
+
 /* What happened to the child. */
 static int judge(int how, bool killed, int64_t timeout, struct plumb_error *failure)
 {
@@ -145,6 +151,10 @@ int contain(int (*work)(void *, struct plumb_user_mark *), void *self, int64_t t
 	}
 	bool killed = watch(pid, timeout, &how);
 	sigprocmask(SIG_SETMASK, &before, NULL);
+	if (!killed && WIFSIGNALED(how) && is_stop(WTERMSIG(how))) { /* as without a child */
+		signal(WTERMSIG(how), SIG_DFL);
+		raise(WTERMSIG(how));
+	}
 	int status = !killed && WIFEXITED(how) && shared->finished ? WEXITSTATUS(how) : judge(how, killed, timeout, failure);
 	munmap(shared, sizeof *shared);
 	shared = NULL;
