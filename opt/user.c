@@ -322,6 +322,26 @@ static int describe(struct user_unit *unit, struct plumb_error *err)
 	return unit->info.name ? PLUMB_OK : plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for %s", unit->kernel->ops);
 }
 
+int plumb_user_operands(const char *ops, plumb_user_operand_fn *fn, void *self, struct plumb_error *err)
+{
+	const struct plumb_kernel kernel = {.ops = ops};
+	struct user_unit *unit = calloc(1, sizeof *unit);
+	int status = PLUMB_OK;
+
+	if (!unit)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for the operands of %s", ops);
+	unit->kernel = &kernel;
+	unit->ops = parse_ops(ops, "a kernel", unit->op, err);
+	if (unit->ops < 0)
+		status = PLUMB_BAD_INPUT;
+	for (int j = 0; j < unit->ops && status == PLUMB_OK; j++)
+		for (int k = 0; k < plumb_ops[unit->op[j]].operands && status == PLUMB_OK; k++)
+			if (user_gives(unit, j, &plumb_ops[unit->op[j]].operand[k]))
+				status = fn(self, unit->op[j], &plumb_ops[unit->op[j]].operand[k]);
+	free(unit);
+	return status;
+}
+
 static int take_device(struct user_unit *unit, struct plumb_device *device, struct plumb_error *err)
 {
 	const int32_t where = unit->kernel->where;

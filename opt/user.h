@@ -58,6 +58,11 @@ bool plumb_user_wants(const struct plumb_user *user, int32_t where);
 int plumb_user_bind(struct plumb_user *user, struct plumb_plan *plan, const struct plumb_config *cfg, const char *path,
 	const char *ops, int first, int last, struct plumb_device *device, struct plumb_error *err);
 
+/* What a kernel of these ops, "a" or "a+b", is given, without traces: fn for each operand of each op, in order; a status other than
+ * PLUMB_OK ends the walk. Errors: PLUMB_BAD_INPUT for a name that is no op's, or one that comes twice. */
+typedef int plumb_user_operand_fn(void *self, enum plumb_op op, const struct plumb_operand *operand);
+int plumb_user_operands(const char *ops, plumb_user_operand_fn *fn, void *self, struct plumb_error *err);
+
 /* After all bindings: every fused entry is bound as a whole. Errors: PLUMB_BAD_INPUT naming layer, entry and the op that another
  * binding has taken. */
 int plumb_user_whole(const struct plumb_user *user, const struct plumb_plan *plan, struct plumb_error *err);

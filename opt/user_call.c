@@ -204,7 +204,7 @@ static int view_build(struct view *v, struct user_unit *unit, const struct plumb
 
 /* ---- one run ---- */
 
-/* A value other than 0 that a kernel's function returned. */
+/* A value other than 0 that a kernel's function returned, or 0: an error of the device. */
 static int kernel_failed(const struct user_unit *unit, const struct plumb_env *env, const char *phase, int value, struct view *v)
 {
 	char text[768];
@@ -213,6 +213,8 @@ static int kernel_failed(const struct user_unit *unit, const struct plumb_env *e
 	user_enter((struct user_unit *)(uintptr_t)unit, phase, env->call);
 	plumb_user_mark_show(unit->user->mark, text, sizeof text);
 	user_leave(unit->user);
+	if (!value) /* found after it had returned */
+		return plumb_fail(env->err, PLUMB_MISMATCH, "%s failed: %s", text, v->message);
 	return plumb_fail(env->err, PLUMB_MISMATCH, "%s failed: %s%s(returned %d)", text, v->message, v->message[0] ? " " : "", value);
 }
 

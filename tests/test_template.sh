@@ -56,6 +56,26 @@ for language in c c++; do
 	cc -x "$language" -Wall -Wextra -Wpedantic -Werror -I "$work/prefix/include" -fsyntax-only "alone.$language"
 done
 
+# plumb new-kernel: for every op a source that compiles, and that plumb runs
+plumb=$work/prefix/bin/plumb ops=0
+mkdir new
+for op in $("$plumb" list ops | awk 'NR > 1 && /^[a-z_]+ / { print $1 }') hc_norm_down+hc_up_mix; do
+	"$plumb" new-kernel "$op" "new/$ops" >"$work/said" 2>&1 || fail "new-kernel $op"
+	cc -std=c11 -Wall -Wextra -Werror -I "$work/prefix/include" -fsyntax-only new/$ops/*.c || fail "the source of new-kernel $op"
+	grep -q "Computes" new/$ops/*.c || fail "new-kernel $op: no contract"
+	"$plumb" list "${op%+*}" | grep -q "^Source " || fail "list $op: no contract"
+	ops=$((ops + 1))
+done
+[ "$ops" -gt 20 ] || fail "only $ops ops are listed"
+"$plumb" new-kernel attn_gate new/mine >/dev/null
+(cd new/mine && cmake -S . -B build -DCMAKE_PREFIX_PATH="$work/prefix" && cmake --build build) >"$work/said" 2>&1 || fail "building new/mine"
+check 1 new/mine/build/attn_gate.so
+grep -q "op attn_gate layer 3 position 0: .* attn_gate is not written yet" "$work/said" || fail "the new kernel does not run"
+echo mine >new/mine/attn_gate.c
+status=0
+"$plumb" new-kernel attn_gate new/mine >"$work/said" 2>&1 || status=$?
+[ "$status" -eq 2 ] && [ "$(cat new/mine/attn_gate.c)" = mine ] || fail "new-kernel writes over a file"
+
 cuda="no nvcc"
 if [ -e right/gate_cuda.so ]; then
 	cuda="the CUDA one compiles"

@@ -102,7 +102,9 @@ static bool is_stop(int number)
 /* What happened to the child. */
 static int judge(int how, bool killed, int64_t timeout, struct plumb_error *failure)
 {
-	const struct plumb_user_mark *m = &shared->mark;
+	struct plumb_user_mark *m = &shared->mark;
+	/* a kernel that writes where it likes may have written here */
+	m->phase[sizeof m->phase - 1] = m->ops[sizeof m->ops - 1] = m->path[sizeof m->path - 1] = '\0';
 	const int status = m->path[0] ? PLUMB_MISMATCH : PLUMB_BAD_INPUT;
 	char where[700], last[600], at[48] = "";
 
