@@ -121,6 +121,7 @@ struct plumb_kernel_operand {
 	void *data;       /* not to be written where the role says read only */
 	/* matrix and bank */
 	const struct plumb_kernel_matrix *matrix; /* (matrices), in host memory whatever `where` is */
+	const struct plumb_kernel_matrix *device_matrix; /* the same where the data is, for code that has ids there */
 	int64_t matrices;                         /* 1 for a matrix */
 	/* cache: row r lies in physical page page[r / page_rows], as row r % page_rows of it; pages are page_rows * width values */
 	const int32_t *page;      /* (ceil(rows / page_rows)), where the data is; -1: not there */

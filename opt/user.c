@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "opt/device_private.h"
 #include "opt/flow.h"
 #include "opt/user_private.h"
 
@@ -83,6 +84,12 @@ static void unit_free(struct user_unit *unit)
 		}
 		free(unit->prepared[i].key);
 	}
+	for (int i = 0; i < unit->tables; i++) {
+		if (unit->table[i].device)
+			unit->device->backend->give(unit->device, unit->table[i].device);
+		free(unit->table[i].last);
+	}
+	free(unit->table);
 	free(unit->prepared);
 	free(unit->seat);
 	free((char *)(uintptr_t)unit->info.name);

@@ -26,6 +26,14 @@ struct user_prepared {
 	void *result;
 };
 
+/* The matrices of an operand on a device, and what was uploaded. */
+struct user_table {
+	const void *identity; /* of the first */
+	struct plumb_kernel_matrix *last;
+	int64_t count;
+	void *device;
+};
+
 /* An entry that is bound somewhere. */
 struct user_unit {
 	struct plumb_user *user;
@@ -60,6 +68,8 @@ struct user_unit {
 
 	struct user_prepared *prepared;
 	int prepared_count;
+	struct user_table *table;
+	int tables;
 };
 
 struct user_seat {

@@ -47,7 +47,7 @@ for policy in f32 bf16; do
 	step "guarded, $policy" "$plumb" check $golden --set opt --device cuda --policy $policy --guard --view local
 done
 export PLUMB_TEST_DEVICE=cuda
-for test in test_sets test_ops_cuda test_formats_cuda test_format_rows_cuda test_graph_cuda test_simt_cuda test_qsa test_attention; do
+for test in test_sets test_ops_cuda test_formats_cuda test_format_rows_cuda test_graph_cuda test_simt_cuda test_user_gpu test_qsa test_attention; do
 	step "$test on the GPU" "$build/tests/$test"
 	grep -E '^[0-9]+%' "$log" || true
 done

@@ -102,9 +102,10 @@ static int gate_up(const struct plumb_kernel_call *call)
 	for (int64_t t = 0; t < call->T; t++) {
 		const float *x = plumb_f32(call, "x") + t * D;
 		for (int64_t k = 0; k <= A; k++) {
-			const struct plumb_kernel_matrix *g = k < A ? plumb_matrix_of_bank(call, "gate", expert[t * A + k])
+			/* ids are on the device, and so are the descriptors that they choose */
+			const struct plumb_kernel_matrix *g = k < A ? &plumb_operand(call, "gate")->device_matrix[expert[t * A + k]]
 								    : plumb_weight_of(call, "shared_gate");
-			const struct plumb_kernel_matrix *u = k < A ? plumb_matrix_of_bank(call, "up", expert[t * A + k])
+			const struct plumb_kernel_matrix *u = k < A ? &plumb_operand(call, "up")->device_matrix[expert[t * A + k]]
 								    : plumb_weight_of(call, "shared_up");
 			float *to = k < A ? plumb_f32(call, "hidden") + (t * A + k) * g->rows
 					  : plumb_f32(call, "shared_hidden") + t * g->rows;
