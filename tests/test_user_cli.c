@@ -96,7 +96,7 @@ START_TEST(right_kernels_pass)
 		{"all=" LIBRARY("fused"), "--page-seed 2", 11}, {"all=" LIBRARY("fused"), "--once --bounds", 11},
 		{"hc_up_mix=" LIBRARY("fused"), "--view local --guard", 0}, {"gdn_in_proj+gdn_conv@0=" LIBRARY("fused"), "--view local", 1},
 		{"all=" LIBRARY("device"), "--page-seed 2", 0}, {"all=" LIBRARY("device"), "--once", 0},
-		{"all=" LIBRARY("device"), "--guard --view local", 0},
+		{"all=" LIBRARY("device"), "--guard --view local", 0}, {"gdn_recurrence=" LIBRARY("engine"), "--page-seed 2", 0},
 	};
 	struct result r;
 
@@ -159,6 +159,11 @@ START_TEST(wrong_values_are_named)
 	plumb(&r, "FUSED_FAULT=window", CHECK "--view local --op all=" LIBRARY("fused"));
 	expect(&r, 1);
 	ck_assert_ptr_nonnull(strstr(r.out, "layer00/state/conv_states0 (gdn_in_proj+gdn_conv of "));
+	done(&r);
+	plumb(&r, "ENGINE_FAULT=order", CHECK "--view local --op gdn_recurrence@1=" LIBRARY("engine"));
+	expect(&r, 1);
+	ck_assert_ptr_nonnull(strstr(r.out, "layer01/gdn/recurrence (gdn_recurrence of "));
+	ck_assert_ptr_null(strstr(r.out, "layer00/gdn/recurrence (gdn_recurrence of "));
 	done(&r);
 	plumb(&r, "FUSED_FAULT=injection", CHECK "--view local --op all=" LIBRARY("fused"));
 	expect(&r, 1);

@@ -58,6 +58,8 @@ START_TEST(right_kernels_pass)
 
 	snprintf(options, sizeof options, "all=" LIBRARY " %s", how[_i]);
 	expect("none", 0, "pass", options);
+	snprintf(options, sizeof options, "attn_gate='" PLUMB_USER_DIR "/cubin.so' %s", how[_i]);
+	expect("none", 0, "pass", options);
 }
 END_TEST
 
