@@ -253,11 +253,12 @@ static int collect(struct plumb_guard *g, const struct plumb_call *call)
 			place(g, it);
 		g->items++;
 	}
-	/* a buffer that is read as well cannot be poisoned, nor checked for being unchanged */
+	/* a buffer that is read as well cannot be poisoned, nor checked for being unchanged; but rows that one op of a fused entry
+	 * has to append to a cache are written before another one of it reads them */
 	for (struct item *it = g->item; it < g->item + g->items; it++)
 		for (struct item *q = it + 1; q < g->item + g->items; q++)
 			if (q->offset == it->offset) {
-				it->poisoned = q->poisoned = false;
+				it->poisoned = q->poisoned = it->cache.data && q->cache.data && (it->poisoned || q->poisoned);
 				it->written = q->written = it->written || q->written;
 			}
 	return PLUMB_OK;

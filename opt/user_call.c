@@ -590,6 +590,7 @@ static int run(void *self, const struct plumb_call *call)
 	whole.args = seat->unit->block.byte;
 	whole.info = &seat->unit->info;
 	whole.binding = &seat->unit->whole;
+	poison_outputs(seat->unit, call->env); /* what a shadow wrote is nothing to start from */
 	status = plumb_guard_call(guard, &whole);
 	if (status == PLUMB_MISMATCH && strncmp(call->env->err->text, "op ", 3) != 0) { /* not by kernel_failed */
 		struct plumb_error said = *call->env->err;

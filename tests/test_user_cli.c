@@ -97,6 +97,7 @@ START_TEST(right_kernels_pass)
 		{"hc_up_mix=" LIBRARY("fused"), "--view local --guard", 0}, {"gdn_in_proj+gdn_conv@0=" LIBRARY("fused"), "--view local", 1},
 		{"all=" LIBRARY("device"), "--page-seed 2", 0}, {"all=" LIBRARY("device"), "--once", 0},
 		{"all=" LIBRARY("device"), "--guard --view local", 0}, {"gdn_recurrence=" LIBRARY("engine"), "--page-seed 2", 0},
+		{"qsa_select=" LIBRARY("indexer"), "--page-seed 2", 0}, {"qsa_select=" LIBRARY("indexer"), "--once --guard --page-seed 2", 0},
 	};
 	struct result r;
 
@@ -237,6 +238,31 @@ START_TEST(faults_that_come_late)
 }
 END_TEST
 
+/* A fused entry with caches: what the shadow has computed in its place must help nobody. */
+START_TEST(faults_of_a_fused_entry)
+{
+	static const char *const fault[] = {"INDEXER_FAULT=key", "INDEXER_FAULT=row", "INDEXER_FAULT=choice"};
+	struct result r;
+
+	plumb(&r, fault[0], CHECK "--op qsa_select=" LIBRARY("indexer"));
+	expect_line(&r, 1, "op qsa_project+qsa_score+qsa_select layer 3 position 0: ", "did not write block_keys[0, 0]");
+	done(&r);
+	plumb(&r, fault[1], CHECK "--op qsa_select=" LIBRARY("indexer"));
+	expect_line(&r, 1, "op qsa_project+qsa_score+qsa_select layer 3 position 0: ", "did not write raw_keys[55, 0]");
+	done(&r);
+	for (int i = 0; i < 3; i++) {
+		plumb(&r, fault[i], CHECK "--once --view local --op qsa_select=" LIBRARY("indexer"));
+		expect(&r, 1);
+		ck_assert_msg(strstr(r.out, "(qsa_project+qsa_score+qsa_select of "), "%s", r.out);
+		done(&r);
+	}
+	plumb(&r, fault[2], CHECK "--view local --op qsa_select=" LIBRARY("indexer"));
+	expect(&r, 1);
+	ck_assert_msg(strstr(r.out, "layer03/qsa/selected_mask (qsa_project+qsa_score+qsa_select of "), "%s", r.out);
+	done(&r);
+}
+END_TEST
+
 /* Device pointers, by way of the mirror. */
 START_TEST(faults_on_a_device)
 {
@@ -329,6 +355,7 @@ int main(void)
 	tcase_add_test(c, wrong_values_are_named);
 	tcase_add_loop_test(c, faults_are_contained, 0, CONTAINED);
 	tcase_add_test(c, faults_that_come_late);
+	tcase_add_test(c, faults_of_a_fused_entry);
 	tcase_add_test(c, faults_on_a_device);
 	tcase_add_test(c, refused_libraries);
 	SRunner *runner = srunner_create(suite);
