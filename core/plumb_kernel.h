@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The kernel interface: how a shared object offers kernels of its own to Plumb. This header stands alone: C11, C++ or CUDA,
- * no other header of Plumb. Installed as plumb/kernel.h.
+/* The kernel interface: how a shared object offers kernels of its own to Plumb. This header stands alone: C11, C++ or
+ * CUDA, no other header of Plumb. Installed as plumb/kernel.h.
  *
  * A kernel is loaded in the seat of an op: plumb check GOLDEN.h5 --checkpoint DIR --op attn_gate=./mine.so
  * What an op computes, in which order and with which shapes stands in its contract; 'plumb list OP' shows the operands.
@@ -22,25 +22,30 @@
  *     PLUMB_KERNELS("mine", "1.0", kernels)
  *
  * The rules:
- *   written     A kernel writes every element of every OUT operand it is given; of a STATE array whatever the contract says; of a
- *               STATE cache the rows first_row .. end_row - 1 and no other. Nothing else: inputs, weights, constants and
- *               what lies beyond an operand stay as they are. plumb check looks at all of that, on every call.
- *   alignment   Activations and state: at least 16 bytes on the host, 256 on a device. Weights and scales: of one value, no
- *               more; they are used where the checkpoint file holds them. Rows have no padding, little-endian.
- *   not there   Of a bank only the matrices that the call's ids choose may be read, and of a table only the chosen rows: the
- *               others may not exist. Their data may be NULL, or memory that must not be touched.
- *   NULL        plumb_operand gives NULL for a name that the call does not have: an optional operand that this call leaves out
- *               (injection at the final mixer), or one that lies inside a fused entry. A call that has it has its data.
- *   repeatable  The same inputs give the same bits. plumb check runs each call twice and names what changes (--once: does not).
- *   threads     Calls come one after the other from one thread. A kernel may use threads of its own; they have ended, or
- *               are idle, when run returns.
- *   device      Launches go to call->stream and need not be waited for: Plumb does. The current CUDA device is already the one
- *               to use. cudaDeviceReset, and changing the current device or context, are not allowed.
- *   failing     run returns 0, or any other value after plumb_say(call, "why"). A kernel that crashes, hangs, calls exit or
- *               leaves a CUDA error behind is reported as the failure of that call.
+ *   written     A kernel writes every element of every OUT operand it is given; of a STATE array whatever the contract
+ *               says; of a STATE cache the rows first_row .. end_row - 1 and no other. Nothing else: inputs, weights,
+ *               constants and what lies beyond an operand stay as they are. plumb check looks at all of that, on every
+ *               call.
+ *   alignment   Activations and state: at least 16 bytes on the host, 256 on a device. Weights and scales: of one
+ *               value, no more; they are used where the checkpoint file holds them. Rows have no padding, little-
+ *               endian.
+ *   not there   Of a bank only the matrices that the call's ids choose may be read, and of a table only the chosen
+ *               rows: the others may not exist. Their data may be NULL, or memory that must not be touched.
+ *   NULL        plumb_operand gives NULL for a name that the call does not have: an optional operand that this call
+ *               leaves out (injection at the final mixer), or one that lies inside a fused entry. A call that has it
+ *               has its data.
+ *   repeatable  The same inputs give the same bits. plumb check runs each call twice and names what changes (--once:
+ *               does not).
+ *   threads     Calls come one after the other from one thread. A kernel may use threads of its own; they have ended,
+ *               or are idle, when run returns.
+ *   device      Launches go to call->stream and need not be waited for: Plumb does. The current CUDA device is already
+ *               the one to use. cudaDeviceReset, and changing the current device or context, are not allowed.
+ *   failing     run returns 0, or any other value after plumb_say(call, "why"). A kernel that crashes, hangs, calls
+ *               exit or leaves a CUDA error behind is reported as the failure of that call.
  *
- * Growth: the size members say how much of a struct the other side knows. New members come at the end; what a side does not
- * know is not there. PLUMB_KERNEL_ABI changes only when old members change their meaning. */
+ * Growth: the size members say how much of a struct the other side knows. New members come at the end; what a side
+ * does not know is not there. Structs without a size (matrix, dim, ngram) stay as they are. PLUMB_KERNEL_ABI changes only
+ * when old members change their meaning. */
 #ifndef PLUMB_KERNEL_H
 #define PLUMB_KERNEL_H
 
@@ -109,7 +114,7 @@ struct plumb_kernel_matrix {
 	const void *scale;      /* NULL where the format has none */
 	float global;           /* fp8 table and nvfp4: the scale of the whole matrix */
 	int32_t reserved;
-	const void *identity;   /* the same for the same weight in every call and for nothing else: key of repacked copies */
+	const void *identity;   /* the same for this weight in every call, and for nothing else: key of repacked copies */
 };
 
 /* One operand of a call. */
@@ -123,7 +128,7 @@ struct plumb_kernel_operand {
 	const struct plumb_kernel_matrix *matrix; /* (matrices), in host memory whatever `where` is */
 	const struct plumb_kernel_matrix *device_matrix; /* the same where the data is, for code that has ids there */
 	int64_t matrices;                         /* 1 for a matrix */
-	/* cache: row r lies in physical page page[r / page_rows], as row r % page_rows of it; pages are page_rows * width values */
+	/* cache: row r lies in physical page page[r / page_rows], as row r % page_rows of it; a page is page_rows rows */
 	const int32_t *page;      /* (ceil(rows / page_rows)), where the data is; -1: not there */
 	const int32_t *host_page; /* the same in host memory */
 	int64_t page_rows;
@@ -154,8 +159,8 @@ struct plumb_kernel_call {
 	int64_t capacity;      /* P: positions the caches have room for */
 	int32_t layer;         /* 0-based; layers: outside of them (final mixer, embed, lm_head); -1: not known */
 	int32_t layers;        /* L */
-	int32_t bf16;          /* 1: activations are rounded to bf16 where the contract says rne, and caches hold bf16. Arrays of
-	                          activations are f32 all the same, holding such values */
+	int32_t bf16;          /* 1: activations are rounded to bf16 where the contract says rne, and caches hold bf16.
+	                          Arrays of activations are f32 all the same, holding such values */
 	int32_t where;         /* as the entry says */
 	void *stream;          /* CUDA: launch here; else NULL */
 	void *workspace;       /* workspace_bytes of it, 256-byte aligned, on the side of `where`; contents undefined */
@@ -177,16 +182,17 @@ struct plumb_kernel_call {
 
 /* One kernel. Members left out are zero. */
 struct plumb_kernel {
-	const char *ops; /* "attn_gate"; or, fused, neighbours in the order of the decoder: "hc_norm_down+hc_up_mix". A fused entry
-	                    is called once, with the operands of all its ops but what only they would see: no intermediate result,
-	                    neither as output nor as input. Comparison happens at what is left */
+	const char *ops; /* "attn_gate"; or, fused, neighbours in the order of the decoder: "hc_norm_down+hc_up_mix". A
+	                    fused entry is called once, with the operands of all its ops but what only they would see: no
+	                    intermediate result, neither as output nor as input. Comparison happens at what is left */
 	int (*run)(const struct plumb_kernel_call *call);
 	int32_t where;   /* PLUMB_KERNEL_HOST, ... */
 	int32_t traces;  /* 1: the kernel also writes outputs that only a comparison needs (contract: trace) */
 	/* Bytes of workspace that a call needs; NULL: none. Data pointers of call are not set. */
 	size_t (*workspace)(const struct plumb_kernel_call *call);
-	/* Called once for each set of weights (a layer, or a site of it) before the first run that uses them: repack, upload, load a
-	 * module. call has weights and constants only, T = 0. Leaves its result in *prepared. Returns as run does. NULL: nothing.
+	/* Called once for each set of weights (a layer, or a site of it) before the first run that uses them: repack, upload,
+	 * load a module. call has weights and constants only, T = 0. Leaves its result in *prepared. Returns as run does.
+	 * NULL: nothing to prepare.
 	 * LIMIT: of a bank, matrices that no token has chosen yet may not be there: repack those when they are chosen. */
 	int (*prepare)(const struct plumb_kernel_call *call, void **prepared);
 	void (*release)(void *prepared); /* at the end; may be NULL */
@@ -233,7 +239,8 @@ static inline const struct plumb_kernel_operand *plumb_operand_at(const struct p
 		(size_t)i * call->operand_size);
 }
 
-/* Operand by name, "window", or by op and name, "gdn_conv.window"; of several of one name the first. NULL: the call has none. */
+/* Operand by name, "window", or by op and name, "gdn_conv.window"; of several of one name the first. NULL: the call has
+ * none. */
 static inline const struct plumb_kernel_operand *plumb_operand(const struct plumb_kernel_call *call, const char *name)
 {
 	const char *dot = strchr(name, '.');
@@ -346,7 +353,7 @@ PLUMB_KERNEL_FN float plumb_rne(int32_t bf16, float f)
 	return bf16 ? plumb_of_bf16(plumb_to_bf16(f)) : f;
 }
 
-/* A number of sign, `exponent` and `mantissa` bits, bias 2^(exponent-1) - 1, without infinities: NaN is the caller's business. */
+/* A number of sign, `exponent` and `mantissa` bits, bias 2^(exponent-1) - 1, without infinities; NaN is the caller's. */
 PLUMB_KERNEL_FN float plumb_of_small(uint32_t code, int exponent, int mantissa)
 {
 	uint32_t m = code & ((1u << mantissa) - 1), e = code >> mantissa & ((1u << exponent) - 1);
@@ -393,7 +400,8 @@ PLUMB_KERNEL_FN float plumb_value(const struct plumb_kernel_matrix *w, int64_t n
 	case PLUMB_KERNEL_FP8_ROW:
 		return plumb_of_e4m3(code[at]) * plumb_stored(w->scale_format, w->scale, n);
 	case PLUMB_KERNEL_FP8_BLOCK:
-		return plumb_of_e4m3(code[at]) * plumb_stored(w->scale_format, w->scale, n / 128 * ((w->cols + 127) / 128) + k / 128);
+		at = n / 128 * ((w->cols + 127) / 128) + k / 128;
+		return plumb_of_e4m3(code[n * w->cols + k]) * plumb_stored(w->scale_format, w->scale, at);
 	case PLUMB_KERNEL_FP8_TABLE:
 		return plumb_of_bf16(plumb_to_bf16(plumb_of_e4m3(code[at]) * w->global));
 	case PLUMB_KERNEL_NVFP4:

@@ -15,7 +15,8 @@ int plumb_flow_order(const struct plumb_config *cfg, int layer, enum plumb_op ou
 /* Whether the output feeds an input of the op `to`. */
 bool plumb_flow_feeds(enum plumb_op from, const char *output, enum plumb_op to, const char *input);
 
-/* Whether something other than the count ops of covered[] reads the output (or nobody in particular does, as of tokens). */
+/* Whether something other than the count ops of covered[] reads the output (or nobody in particular does, as of
+ * tokens). */
 bool plumb_flow_leaves(enum plumb_op from, const char *output, const enum plumb_op *covered, int count);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* plumb check with kernels of a shared object on a GPU (tests/user/gpu.cu): right ones pass, the rest is reported as their
- * doing, sticky errors and endless loops too, and the GPU serves the next process. Without a GPU: says so and ends with 77. */
+/* plumb check with kernels of a shared object on a GPU (tests/user/gpu.cu): right ones pass, the rest is reported as
+ * their doing, sticky errors and endless loops too, and the GPU serves the next process. Without a GPU: says so and
+ * ends with 77. */
 #include <check.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -46,8 +47,9 @@ static void expect(const char *fault, int status, const char *what, const char *
 {
 	char *said;
 	int is = plumb(fault, &said, CHECK "--op %s", options);
-	ck_assert_msg(is == status && strstr(said, what), "fault %s, --op %s: exit status %d, expected %d with '%s'\n%.1500s", fault, options, is,
-		status, what, said);
+	ck_assert_msg(is == status && strstr(said, what),
+	        "fault %s, --op %s: exit status %d, expected %d with '%s'\n%.1500s", fault, options, is, status, what,
+	        said);
 	free(said);
 }
 
@@ -66,14 +68,14 @@ END_TEST
 static const struct {
 	const char *fault, *op, *said;
 } wrong[] = {
-	{"address", "attn_gate", "op attn_gate layer 3 position 0: "},
-	{"address", "attn_gate", "illegal memory access"},
-	{"hang", "attn_gate", "hangs: no result after 5 seconds"},
-	{"launch", "attn_gate", "did not write out[0, 0]"},
-	{"unwritten", "attn_gate", "did not write out[55, 383]"},
-	{"outside", "attn_gate", "outside"},
-	{"changed", "attn_gate", "changed its input qg"},
-	{"workspace", "gdn_out_proj", "outside scratch slot 0"},
+        {"address", "attn_gate", "op attn_gate layer 3 position 0: "},
+        {"address", "attn_gate", "illegal memory access"},
+        {"hang", "attn_gate", "hangs: no result after 5 seconds"},
+        {"launch", "attn_gate", "did not write out[0, 0]"},
+        {"unwritten", "attn_gate", "did not write out[55, 383]"},
+        {"outside", "attn_gate", "outside"},
+        {"changed", "attn_gate", "changed its input qg"},
+        {"workspace", "gdn_out_proj", "outside scratch slot 0"},
 };
 enum { WRONG = sizeof wrong / sizeof wrong[0] };
 

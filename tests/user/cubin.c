@@ -20,7 +20,8 @@ static cudaKernel_t engine_gate(const struct plumb_kernel_call *call)
 		plumb_say(call, "dladdr: this code is in no file");
 		return NULL;
 	}
-	snprintf(path, sizeof path, "%.*scubin.fatbin", (int)(strrchr(here.dli_fname, '/') + 1 - here.dli_fname), here.dli_fname);
+	snprintf(path, sizeof path, "%.*scubin.fatbin", (int)(strrchr(here.dli_fname, '/') + 1 - here.dli_fname),
+	        here.dli_fname);
 	cudaError_t error = cudaLibraryLoadFromFile(&library, path, NULL, NULL, 0, NULL, NULL, 0);
 	if (error == cudaSuccess)
 		error = cudaLibraryGetKernel(&kernel, library, "engine_gate");

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Kernels with the pointers of a device, on simt: gdn_out_proj with a repacked weight and a workspace, attn_gate, qsa_score with the
- * pages of a cache, moe_gate_up with a bank. DEVICE_FAULT plants: page (rows taken as if pages were in order), workspace
- * (written beyond), dirty (read before it is written), stale (the first weight that was prepared, for all). */
+/* Kernels with the pointers of a device, on simt: gdn_out_proj with a repacked weight and a workspace, attn_gate,
+ * qsa_score with the pages of a cache, moe_gate_up with a bank. DEVICE_FAULT plants: page (rows taken as if pages were
+ * in order), workspace (written beyond), dirty (read before it is written), stale (the first weight that was prepared,
+ * for all). */
 #include <math.h>
 #include <stdlib.h>
 
@@ -89,8 +90,8 @@ static int gate(const struct plumb_kernel_call *call)
 
 	for (int64_t h = 0; h < heads; h++)
 		for (int64_t i = 0; i < Dh; i++)
-			out[h * Dh + i] = plumb_rne(call->bf16,
-				o[h * Dh + i] * plumb_rne(call->bf16, sigmoid(qg[(2 * h + 1) * Dh + i])));
+			out[h * Dh + i] = plumb_rne(
+			        call->bf16, o[h * Dh + i] * plumb_rne(call->bf16, sigmoid(qg[(2 * h + 1) * Dh + i])));
 	return 0;
 }
 
@@ -103,12 +104,14 @@ static int gate_up(const struct plumb_kernel_call *call)
 		const float *x = plumb_f32(call, "x") + t * D;
 		for (int64_t k = 0; k <= A; k++) {
 			/* ids are on the device, and so are the descriptors that they choose */
-			const struct plumb_kernel_matrix *g = k < A ? &plumb_operand(call, "gate")->device_matrix[expert[t * A + k]]
-								    : plumb_weight_of(call, "shared_gate");
-			const struct plumb_kernel_matrix *u = k < A ? &plumb_operand(call, "up")->device_matrix[expert[t * A + k]]
-								    : plumb_weight_of(call, "shared_up");
+			const struct plumb_kernel_matrix *g =
+			        k < A ? &plumb_operand(call, "gate")->device_matrix[expert[t * A + k]]
+			              : plumb_weight_of(call, "shared_gate");
+			const struct plumb_kernel_matrix *u =
+			        k < A ? &plumb_operand(call, "up")->device_matrix[expert[t * A + k]]
+			              : plumb_weight_of(call, "shared_up");
 			float *to = k < A ? plumb_f32(call, "hidden") + (t * A + k) * g->rows
-					  : plumb_f32(call, "shared_hidden") + t * g->rows;
+			                  : plumb_f32(call, "shared_hidden") + t * g->rows;
 			for (int64_t n = 0; n < g->rows; n++) {
 				double a = 0.0, b = 0.0;
 				for (int64_t i = 0; i < D; i++) {
@@ -116,7 +119,8 @@ static int gate_up(const struct plumb_kernel_call *call)
 					b += (double)plumb_value(u, n, i) * (double)x[i];
 				}
 				float v = plumb_rne(call->bf16, (float)a);
-				to[n] = plumb_rne(call->bf16, plumb_rne(call->bf16, v * sigmoid(v)) * plumb_rne(call->bf16, (float)b));
+				to[n] = plumb_rne(call->bf16,
+				        plumb_rne(call->bf16, v * sigmoid(v)) * plumb_rne(call->bf16, (float)b));
 			}
 		}
 	}
@@ -127,7 +131,8 @@ static int gate_up(const struct plumb_kernel_call *call)
 static int score(const struct plumb_kernel_call *call)
 {
 	const struct plumb_kernel_operand *keys = plumb_operand(call, "block_keys");
-	const int64_t NB = plumb_dim(call, "NB"), Hi = plumb_dim(call, "Hi"), Di = plumb_dim(call, "Di"), B = plumb_dim(call, "B");
+	const int64_t NB = plumb_dim(call, "NB"), Hi = plumb_dim(call, "Hi"), Di = plumb_dim(call, "Di"),
+	              B = plumb_dim(call, "B");
 
 	for (int64_t t = 0; t < call->T; t++)
 		for (int64_t b = 0; b < NB; b++) {
@@ -136,12 +141,15 @@ static int score(const struct plumb_kernel_call *call)
 				*to = -INFINITY;
 				continue;
 			}
-			int64_t row = is_fault("page") ? b : keys->page[b / keys->page_rows] * keys->page_rows + b % keys->page_rows;
+			int64_t row = is_fault("page")
+			                      ? b
+			                      : keys->page[b / keys->page_rows] * keys->page_rows + b % keys->page_rows;
 			for (int64_t h = 0; h < Hi; h++) {
 				const float *query = plumb_f32(call, "query") + (t * Hi + h) * Di;
 				double dot = 0.0;
 				for (int64_t i = 0; i < Di; i++)
-					dot += (double)query[i] * (double)plumb_stored(keys->format, keys->data, row * Di + i);
+					dot += (double)query[i] *
+					       (double)plumb_stored(keys->format, keys->data, row * Di + i);
 				sum += dot > 0.0 ? (float)dot : 0.0f;
 			}
 			*to = sum / sqrtf((float)Di);
@@ -150,9 +158,14 @@ static int score(const struct plumb_kernel_call *call)
 }
 
 static const struct plumb_kernel kernels[] = {
-	{.ops = "gdn_out_proj", .run = out_proj, .where = PLUMB_KERNEL_SIMT, .workspace = out_proj_workspace, .prepare = pack, .release = unpack},
-	{.ops = "attn_gate", .run = gate, .where = PLUMB_KERNEL_SIMT},
-	{.ops = "qsa_score", .run = score, .where = PLUMB_KERNEL_SIMT},
-	{.ops = "moe_gate_up", .run = gate_up, .where = PLUMB_KERNEL_SIMT},
+        {.ops = "gdn_out_proj",
+                .run = out_proj,
+                .where = PLUMB_KERNEL_SIMT,
+                .workspace = out_proj_workspace,
+                .prepare = pack,
+                .release = unpack},
+        {.ops = "attn_gate", .run = gate, .where = PLUMB_KERNEL_SIMT},
+        {.ops = "qsa_score", .run = score, .where = PLUMB_KERNEL_SIMT},
+        {.ops = "moe_gate_up", .run = gate_up, .where = PLUMB_KERNEL_SIMT},
 };
 PLUMB_KERNELS("device", "1.0", kernels)

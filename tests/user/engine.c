@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* An engine with habits of its own in the seat of gdn_recurrence (docs/engines.md): its value heads are dealt over the key heads in turn
- * (head e belongs to key head e mod Hk, as in GGUF files), its state is (head, key, value), its gates are exponentiated when
- * weights are loaded. The engine's function knows nothing of Plumb; the rest is the adapter. ENGINE_FAULT=order: the adapter forgets
- * the order of heads. */
+/* An engine with habits of its own in the seat of gdn_recurrence (docs/engines.md): its value heads are dealt over the
+ * key heads in turn (head e belongs to key head e mod Hk, as in GGUF files), its state is (head, key, value), its gates
+ * are exponentiated when weights are loaded. The engine's function knows nothing of Plumb; the rest is the adapter.
+ * ENGINE_FAULT=order: the adapter forgets the order of heads. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -17,8 +17,8 @@ struct engine_gdn {
 };
 
 /* One token. q, k: (Hk, Dk); v: (Hv, Dv); beta, a: (Hv); state: (Hv, Dk, Dv); o: (Hv, Dv). */
-static void engine_gdn_step(const struct engine_gdn *g, const float *q, const float *k, const float *v, const float *beta,
-	const float *a, float *state, float *o)
+static void engine_gdn_step(const struct engine_gdn *g, const float *q, const float *k, const float *v,
+        const float *beta, const float *a, float *state, float *o)
 {
 	for (int64_t e = 0; e < g->Hv; e++) {
 		const float *qh = q + e % g->Hk * g->Dk, *kh = k + e % g->Hk * g->Dk;
@@ -60,7 +60,8 @@ static int64_t head_of(const struct engine_gdn *g, int64_t e)
 /* Once a layer: weights as the engine wants them. */
 static int prepare(const struct plumb_kernel_call *call, void **prepared)
 {
-	const struct plumb_kernel_matrix *a_log = plumb_weight_of(call, "a_log"), *dt_bias = plumb_weight_of(call, "dt_bias");
+	const struct plumb_kernel_matrix *a_log = plumb_weight_of(call, "a_log"),
+	                                 *dt_bias = plumb_weight_of(call, "dt_bias");
 	const int64_t Hv = plumb_dim(call, "Hv");
 	struct engine_gdn *g = malloc(sizeof *g + 2 * (size_t)Hv * sizeof(float));
 
@@ -109,7 +110,8 @@ static int recurrence(const struct plumb_kernel_call *call)
 		engine_gdn_step(g, y, y + Hk * Dk, v, beta, a, state, o);
 		for (int64_t e = 0; e < Hv; e++)
 			for (int64_t j = 0; j < Dv; j++)
-				plumb_f32(call, "o")[(t * Hv + head_of(g, e)) * Dv + j] = plumb_rne(call->bf16, o[e * Dv + j]);
+				plumb_f32(call, "o")[(t * Hv + head_of(g, e)) * Dv + j] =
+				        plumb_rne(call->bf16, o[e * Dv + j]);
 	}
 	for (int64_t e = 0; e < Hv; e++)
 		for (int64_t i = 0; i < Dk; i++)
@@ -119,6 +121,6 @@ static int recurrence(const struct plumb_kernel_call *call)
 }
 
 static const struct plumb_kernel kernels[] = {
-	{.ops = "gdn_recurrence", .run = recurrence, .workspace = workspace, .prepare = prepare, .release = free},
+        {.ops = "gdn_recurrence", .run = recurrence, .workspace = workspace, .prepare = prepare, .release = free},
 };
 PLUMB_KERNELS("engine", "1.0", kernels)

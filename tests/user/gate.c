@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* attn_gate as an outsider writes it, and everything that one can do wrong there: GATE_FAULT says what, GATE_FROM from which
- * position on (default 0). */
+/* attn_gate as an outsider writes it, and everything that one can do wrong there: GATE_FAULT says what, GATE_FROM from
+ * which position on (default 0). */
 #include <math.h>
 #include <stdlib.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* A fused entry with caches as state: index queries and keys, block scores and the choice of blocks in one. Neither queries nor scores
- * are operands. INDEXER_FAULT plants: key (a block key that is not written), choice (the worst block for the best one), row (a raw
- * key row of another position). */
+/* A fused entry with caches as state: index queries and keys, block scores and the choice of blocks in one. Neither
+ * queries nor scores are operands. INDEXER_FAULT plants: key (a block key that is not written), choice (the worst block
+ * for the best one), row (a raw key row of another position). */
 #include <math.h>
 #include <stdlib.h>
 
@@ -91,7 +91,8 @@ static void choose(const struct plumb_kernel_call *call, const float *score, int
 static int indexer(const struct plumb_kernel_call *call)
 {
 	const struct plumb_kernel_matrix *w = plumb_weight_of(call, "w");
-	const struct plumb_kernel_operand *raw = plumb_operand(call, "raw_keys"), *keys = plumb_operand(call, "qsa_score.block_keys");
+	const struct plumb_kernel_operand *raw = plumb_operand(call, "raw_keys"),
+	                                  *keys = plumb_operand(call, "qsa_score.block_keys");
 	const int64_t Hi = plumb_dim(call, "Hi"), Di = plumb_dim(call, "Di"), B = plumb_dim(call, "B");
 	float *row = (float *)call->workspace, *score = row + (Hi + 1) * Di;
 
@@ -116,7 +117,8 @@ static int indexer(const struct plumb_kernel_call *call)
 			for (int64_t h = 0; h < Hi; h++) {
 				double dot = 0.0;
 				for (int64_t i = 0; i < Di; i++)
-					dot += (double)row[h * Di + i] * (double)plumb_stored(keys->format, plumb_row(keys, b), i);
+					dot += (double)row[h * Di + i] *
+					       (double)plumb_stored(keys->format, plumb_row(keys, b), i);
 				score[b] += dot > 0.0 ? (float)dot : 0.0f;
 			}
 		}
@@ -125,5 +127,6 @@ static int indexer(const struct plumb_kernel_call *call)
 	return 0;
 }
 
-static const struct plumb_kernel kernels[] = {{.ops = "qsa_project+qsa_score+qsa_select", .run = indexer, .workspace = workspace}};
+static const struct plumb_kernel kernels[] = {
+        {.ops = "qsa_project+qsa_score+qsa_select", .run = indexer, .workspace = workspace}};
 PLUMB_KERNELS("indexer", "1.0", kernels)
