@@ -125,6 +125,24 @@ START_TEST(right_kernels_pass)
 }
 END_TEST
 
+/* Quantised weights, by plumb_value. */
+START_TEST(right_kernels_of_quantised_weights)
+{
+	static const char *const kernel[] = {LIBRARY("fused"), LIBRARY("device"), LIBRARY("indexer")};
+	const char *golden = _i ? "tiny-fp8" : "tiny-nvfp4";
+	struct result r;
+
+	for (size_t i = 0; i < sizeof kernel / sizeof kernel[0]; i++) {
+		plumb(&r, "",
+		        "check " PLUMB_GOLDEN_DIR "/%s/%s.h5 --checkpoint " PLUMB_GOLDEN_DIR
+		        "/%s/checkpoint --view local --op all=%s",
+		        golden, golden, golden, kernel[i]);
+		expect(&r, 0);
+		done(&r);
+	}
+}
+END_TEST
+
 /* A run whose every bit the twin has; and the same run without the kernel. */
 START_TEST(bits_of_a_right_kernel)
 {
@@ -374,6 +392,7 @@ int main(void)
 	tcase_set_timeout(c, 600);
 	tcase_add_checked_fixture(c, setup, teardown);
 	tcase_add_loop_test(c, right_kernels_pass, 0, 2);
+	tcase_add_loop_test(c, right_kernels_of_quantised_weights, 0, 2);
 	tcase_add_test(c, bits_of_a_right_kernel);
 	tcase_add_test(c, wrong_values_are_named);
 	tcase_add_loop_test(c, faults_are_contained, 0, CONTAINED);
