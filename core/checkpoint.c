@@ -391,22 +391,27 @@ done:
 int plumb_checkpoint_open(const char *dir, struct plumb_checkpoint **out, struct plumb_error *err)
 {
 	int status;
-	char *config_path = NULL;
+	char *config_path = NULL, *sidecar_path = NULL;
 	struct plumb_checkpoint *ck = calloc(1, sizeof *ck);
 
-	if (!ck || asprintf(&config_path, "%s/config.json", dir) < 0) {
+	if (!ck || asprintf(&config_path, "%s/config.json", dir) < 0)
 		config_path = NULL;
+	if (asprintf(&sidecar_path, "%s/hf_quant_config.json", dir) < 0)
+		sidecar_path = NULL;
+	if (!ck || !config_path || !sidecar_path) {
 		status = plumb_fail(err, PLUMB_BAD_INPUT, "%s: no memory", dir);
 		goto done;
 	}
 	if ((status = plumb_config_read(config_path, &ck->model.cfg, err)) ||
 	        (status = plumb_shards_open(dir, &ck->shards, err)) || (status = bind_model(ck, err)) ||
-	        (status = plumb_quant_config_check(config_path, ck->shards, is_skipped, err)))
+	        (status = plumb_quant_config_check(config_path, ck->shards, is_skipped, err)) ||
+	        (status = plumb_quant_sidecar_check(sidecar_path, ck->shards, is_skipped, err)))
 		goto done;
 	*out = ck;
 	ck = NULL;
 done:
 	free(config_path);
+	free(sidecar_path);
 	plumb_checkpoint_close(ck);
 	return status;
 }

@@ -16,8 +16,9 @@ extern "C" {
  * error), prefixes model. and model.language_model., experts fused or one by one, PLE shards in numeric order or one
  * table, BF16, F16 and F32; any matrix but stacked experts also FP8 (a scale a 128 x 128 block, a row or the matrix) or
  * ModelOpt NVFP4 and the table FP8, as the dtype of each tensor says (core/bind.h: which scales it needs, what is checked
- * of them, and the LIMIT that codes are not). quantization_config is compared with the tensors and decides nothing
- * (core/quant_config.h). mtp.* and model.visual.* tensors are skipped by name; any other unknown tensor is an error.
+ * of them, and the LIMIT that codes are not). quantization_config and hf_quant_config.json are compared with the tensors
+ * and decide nothing (core/quant_config.h). mtp.* and model.visual.* tensors are skipped by name; any other unknown tensor
+ * is an error.
  * The PLE hash constants are computed from the config and compared with the stored I64 tensors when they are there.
  * Errors: PLUMB_BAD_INPUT, one line naming file, tensor, field, value and what was expected.
  * Source: model-spec 1.1, 3; the safetensors format. */

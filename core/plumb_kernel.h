@@ -72,10 +72,10 @@ enum {
 
 /* kind */
 enum {
-	PLUMB_KERNEL_ARRAY = 1,  /* data is dim[0] x ... of format f32, i32 or i64, row-major */
+	PLUMB_KERNEL_ARRAY = 1,  /* data is dim[0] x ... of format, row-major: f32, i32 or i64; the GDN state also f16, bf16 */
 	PLUMB_KERNEL_MATRIX = 2, /* a weight: data and scale as format says; dim is (rows, cols), of a vector (1, n) */
 	PLUMB_KERNEL_BANK = 3,   /* matrices weights: matrix[i]; dim is (matrices, rows, cols), those of matrix[0] */
-	PLUMB_KERNEL_CACHE = 4,  /* rows of format, in pages; dim is (rows, width) */
+	PLUMB_KERNEL_CACHE = 4,  /* rows of format, in pages; dim is (rows, width). f32, f16, bf16, or fp8 row with one scale */
 	PLUMB_KERNEL_NGRAM = 5,  /* data is struct plumb_kernel_ngram (n-gram hash constants) */
 };
 
@@ -133,6 +133,7 @@ struct plumb_kernel_operand {
 	const int32_t *host_page; /* the same in host memory */
 	int64_t page_rows;
 	int64_t first_row, end_row; /* STATE: rows that this call writes. IN: rows below end_row may be read */
+	float scale;                /* of an fp8 cache: a value is e4m3(code) * scale */
 };
 
 /* Hash constants of an n-gram table (ple_embed). Arrays of G, Hg and Hg; in host memory for host kernels, else device. */
@@ -159,8 +160,8 @@ struct plumb_kernel_call {
 	int64_t capacity;      /* P: positions the caches have room for */
 	int32_t layer;         /* 0-based; layers: outside of them (final mixer, embed, lm_head); -1: not known */
 	int32_t layers;        /* L */
-	int32_t bf16;          /* 1: activations are rounded to bf16 where the contract says rne, and caches hold bf16.
-	                          Arrays of activations are f32 all the same, holding such values */
+	int32_t bf16;          /* 1: activations are rounded to bf16 where the contract says rne. Arrays of activations are
+	                          f32 all the same, holding such values; caches and the GDN state say their own format */
 	int32_t where;         /* as the entry says */
 	void *stream;          /* CUDA: launch here; else NULL */
 	void *workspace;       /* workspace_bytes of it, 256-byte aligned, on the side of `where`; contents undefined */
@@ -290,7 +291,7 @@ static inline const struct plumb_kernel_matrix *plumb_matrix_of_bank(
 /* Address of row r of a cache, host kernels: use o->page on a device. */
 static inline void *plumb_row(const struct plumb_kernel_operand *cache, int64_t r)
 {
-	size_t value = cache->format == PLUMB_KERNEL_F32 ? 4 : 2;
+	size_t value = cache->format == PLUMB_KERNEL_F32 ? 4 : cache->format == PLUMB_KERNEL_FP8_ROW ? 1 : 2;
 	int64_t row = (int64_t)cache->page[r / cache->page_rows] * cache->page_rows + r % cache->page_rows;
 	return (char *)cache->data + (size_t)(row * cache->dim[1]) * value;
 }
@@ -387,6 +388,12 @@ PLUMB_KERNEL_FN float plumb_stored(int32_t format, const void *data, int64_t i)
 	}
 	memcpy(&half, (const char *)data + 2 * i, sizeof half);
 	return format == PLUMB_KERNEL_F16 ? plumb_of_f16(half) : plumb_of_bf16(half);
+}
+
+/* Stored value i of a row of a cache, of any of its formats. scale: of the cache. */
+PLUMB_KERNEL_FN float plumb_cached(int32_t format, float scale, const void *row, int64_t i)
+{
+	return format == PLUMB_KERNEL_FP8_ROW ? plumb_of_e4m3(((const uint8_t *)row)[i]) * scale : plumb_stored(format, row, i);
 }
 
 /* Element (n, k) of a weight, as its format defines it: simple, not fast. */

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* A profile: what of a model is held in which number format. A small JSON file, or one of those that ship (profiles/). */
+/* A profile: what of a model is held in which number format. A small JSON file, or one of those that ship
+ * (golden/profiles/, compiled in). docs/profiles.md shows the file. */
 #ifndef PLUMB_CORE_PROFILE_H
 #define PLUMB_CORE_PROFILE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "core/model.h"
 #include "core/status.h"
@@ -33,6 +35,7 @@ enum plumb_group {
 
 struct plumb_profile {
 	char name[64];
+	char description[160];                       /* one line; "" when the file has none */
 	bool keep[PLUMB_GROUP_COUNT];                /* as the checkpoint has it; a synthetic model then takes bf16 */
 	enum plumb_format format[PLUMB_GROUP_COUNT]; /* where not kept */
 	bool keep_caches, keep_state;                /* as the policy says */
@@ -43,14 +46,35 @@ struct plumb_profile {
 /* "experts" and the like, as in the JSON. */
 const char *plumb_group_name(enum plumb_group group);
 
+/* Whether matrices of a group can be held so: the embedding and the n-gram table, whose rows are looked up, in f32, f16,
+ * bf16 or fp8_table; every other matrix in f32, f16, bf16, fp8_row, fp8_block or nvfp4. */
+bool plumb_group_takes(enum plumb_group group, enum plumb_format format);
+
+/* What the scales of a matrix are stored as, where a profile asks for fp8: bf16 for blocks, as the FP8 release has them,
+ * else f32. */
+enum plumb_format plumb_profile_scale_format(enum plumb_format format);
+
 /* A profile by the name of one that ships, else by the path of a JSON file (a name with a '/' or that ends in .json).
  * Errors: PLUMB_BAD_INPUT naming file, field, value and what was expected; an unknown name lists those that ship. */
 int plumb_profile_open(const char *name_or_path, struct plumb_profile *out, struct plumb_error *err);
 
-/* Walk over every matrix of a model that belongs to a group. A bank is given matrix by matrix. name: as a checkpoint
- * names it, without prefix and ".weight", e.g. "layers.3.mlp.experts.17.gate_proj". A status other than PLUMB_OK ends it. */
+/* The same from memory: size bytes of text; file: for messages. The name is that of the file without folder and .json,
+ * cut to what fits, with '?' for what is no printable ASCII. */
+int plumb_profile_parse(
+	const char *text, size_t size, const char *file, struct plumb_profile *out, struct plumb_error *err);
+
+/* Those that ship, as their files are, in the order of a list: number 0 on; NULL past the last. */
+const char *plumb_profile_shipped(int number, const char **text, size_t *size);
+
+/* Walk over every matrix of a model that belongs to a group, in the order of struct plumb_model. A bank is given matrix by
+ * matrix. name: as a checkpoint names it, without prefix and ".weight", e.g. "layers.3.mlp.experts.17.gate_proj" (whether
+ * the experts lie stacked or not); parts of an n-gram table are ".ngram_embedding.shard_0" on, a table of one part is
+ * ".ngram_embedding". A status other than PLUMB_OK ends it. */
 typedef int plumb_group_fn(void *self, enum plumb_group group, const char *name, struct plumb_weight *w);
 int plumb_groups_walk(struct plumb_model *model, plumb_group_fn *fn, void *self);
+
+/* The same over what belongs to no group, the vectors: group is PLUMB_GROUP_COUNT, name e.g. "layers.3.self_attn.q_norm". */
+int plumb_vectors_walk(struct plumb_model *model, plumb_group_fn *fn, void *self);
 
 #ifdef __cplusplus
 }

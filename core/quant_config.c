@@ -2,8 +2,10 @@
 #include "core/quant_config.h"
 
 #include <cJSON.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "core/json.h"
 #include "core/weight.h"
@@ -84,10 +86,8 @@ static void check_module(const struct checker *c, struct plumb_json_object *o, c
 			break;
 		if (has_ending(t->name, ".weight") && !c->is_skipped(t->name) && t->dtype != dtype)
 			o->status = plumb_fail(o->err, PLUMB_BAD_INPUT,
-			        "%s: quantization_config.quantized_layers[\"%.100s\"].quant_algo is %.40s, expected "
-			        "what "
-			        "the tensors are: %.200s has dtype %s",
-			        o->file, module, algorithm, t->name, plumb_dtype_name(t->dtype));
+			        "%s: %squant_algo is %.40s, expected what the tensors are: %.200s has dtype %s",
+			        o->file, o->path, algorithm, t->name, plumb_dtype_name(t->dtype));
 	}
 }
 
@@ -179,25 +179,48 @@ static void check_modelopt(const struct checker *c, struct plumb_json_object *o)
 	check_layers(c, o);
 }
 
-int plumb_quant_config_check(const char *path, const struct plumb_shards *shards, bool (*is_skipped)(const char *name),
-        struct plumb_error *err)
+/* The object KEY of the file at path, if there is one, handed to check. */
+static int check_file(const char *path, const char *key, const struct checker *c,
+        void (*check)(const struct checker *c, struct plumb_json_object *o), struct plumb_error *err)
 {
 	cJSON *tree = NULL;
-	struct checker c = {.shards = shards, .is_skipped = is_skipped};
+	char inside[64];
 	int status = plumb_json_read(path, &limits, &tree, err);
 	if (status)
 		return status;
+	snprintf(inside, sizeof inside, "%s.", key);
 	struct plumb_json_object top = {.object = tree, .file = path, .path = "", .err = err};
-	const cJSON *quantisation = plumb_json_child(&top, "quantization_config", false);
+	const cJSON *quantisation = plumb_json_child(&top, key, false);
 	struct plumb_json_object o = {
-	        .object = quantisation, .file = path, .path = "quantization_config.", .err = err, .status = top.status};
-	if (quantisation) {
-		const char *method = plumb_json_string(&o, "quant_method", "");
-		if (!o.status && strcmp(method, "fp8") == 0)
-			check_fp8(&c, &o);
-		else if (!o.status && strcmp(method, "modelopt") == 0)
-			check_modelopt(&c, &o);
-	}
+	        .object = quantisation, .file = path, .path = inside, .err = err, .status = top.status};
+	if (quantisation && !o.status)
+		check(c, &o);
 	cJSON_Delete(tree);
 	return o.status;
+}
+
+static void check_config(const struct checker *c, struct plumb_json_object *o)
+{
+	const char *method = plumb_json_string(o, "quant_method", "");
+	if (!o->status && strcmp(method, "fp8") == 0)
+		check_fp8(c, o);
+	else if (!o->status && strcmp(method, "modelopt") == 0)
+		check_modelopt(c, o);
+}
+
+int plumb_quant_config_check(const char *path, const struct plumb_shards *shards, bool (*is_skipped)(const char *name),
+        struct plumb_error *err)
+{
+	const struct checker c = {.shards = shards, .is_skipped = is_skipped};
+	return check_file(path, "quantization_config", &c, check_config, err);
+}
+
+int plumb_quant_sidecar_check(const char *path, const struct plumb_shards *shards, bool (*is_skipped)(const char *name),
+        struct plumb_error *err)
+{
+	const struct checker c = {.shards = shards, .is_skipped = is_skipped};
+	struct stat st;
+	if (lstat(path, &st) != 0 && errno == ENOENT)
+		return PLUMB_OK;
+	return check_file(path, "quantization", &c, check_modelopt, err);
 }

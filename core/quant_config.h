@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What quantization_config of a config.json says, against what the tensors are. */
+/* What quantization_config of a config.json and ModelOpt's file beside it say, against what the tensors are. */
 #ifndef PLUMB_CORE_QUANT_CONFIG_H
 #define PLUMB_CORE_QUANT_CONFIG_H
 
@@ -20,6 +20,12 @@
  * Errors: PLUMB_BAD_INPUT, one line naming file, field, value and the tensor that it contradicts.
  * Source: model-spec 3.2 to 3.5. */
 int plumb_quant_config_check(
+	const char *path, const struct plumb_shards *shards, bool (*is_skipped)(const char *name), struct plumb_error *err);
+
+/* The same for the hf_quant_config.json that ModelOpt writes beside config.json: its object "quantization" has quant_algo,
+ * group_size and quantized_layers (exclude_modules decide nothing, as the ignore lists do not, and neither does
+ * kv_cache_quant_algo). A path where nothing is is no error; a file that is no JSON object is. */
+int plumb_quant_sidecar_check(
 	const char *path, const struct plumb_shards *shards, bool (*is_skipped)(const char *name), struct plumb_error *err);
 
 #endif

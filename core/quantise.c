@@ -78,6 +78,11 @@ static void quantise_groups(const struct plumb_weight *w, const float *in, unsig
 	}
 }
 
+float plumb_quantise_global(enum plumb_format format, float amax)
+{
+	return scale_for(amax, format == PLUMB_NVFP4 ? E2M1_MAX * E4M3_MAX : E4M3_MAX, PLUMB_F32);
+}
+
 int plumb_quantise(const float *in, struct plumb_weight *w, void *data, void *scale, struct plumb_error *err)
 {
 	for (int64_t i = 0; i < w->rows * w->cols; i++)
@@ -89,8 +94,7 @@ int plumb_quantise(const float *in, struct plumb_weight *w, void *data, void *sc
 	w->data = data;
 	w->scale = plumb_weight_scale_bytes(w) ? scale : NULL;
 	if (w->global == 0 && (w->format == PLUMB_FP8_TABLE || w->format == PLUMB_NVFP4))
-		w->global = scale_for(largest(in, w->cols, 0, w->rows, 0, w->cols),
-		        w->format == PLUMB_NVFP4 ? E2M1_MAX * E4M3_MAX : E4M3_MAX, PLUMB_F32);
+		w->global = plumb_quantise_global(w->format, largest(in, w->cols, 0, w->rows, 0, w->cols));
 	switch (w->format) {
 	case PLUMB_F32:
 	case PLUMB_F16:

@@ -10,6 +10,9 @@
 extern "C" {
 #endif
 
+/* The scale of a whole matrix of nvfp4 or fp8 table whose largest magnitude is amax: w->global below. */
+float plumb_quantise_global(enum plumb_format format, float amax);
+
 /* Quantise a matrix.
  * in: (N, K) f32. w: format, rows, cols and, for fp8 row and block, scale_format (f32 or bf16) are the caller's; data,
  * scale and global are set. data, scale: plumb_weight_data_bytes(w) and plumb_weight_scale_bytes(w) bytes, any alignment.

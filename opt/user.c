@@ -331,6 +331,8 @@ static int describe(struct user_unit *unit, struct plumb_error *err)
 			mine->offset += at;
 			if (mine->count)
 				mine->count += at;
+			if (mine->format)
+				mine->format += at;
 		}
 		at += (info->args_size + 15) / 16 * 16;
 		if (at > USER_MAX_ARGS)

@@ -118,6 +118,7 @@ static void view_cache(const struct plumb_env *env, struct plumb_kernel_operand 
 
 	to->format = (int32_t)c->format + 1;
 	to->data = c->data;
+	to->scale = c->scale;
 	to->page = c->page;
 	to->host_page = host->page;
 	to->page_rows = c->page_rows;
@@ -170,7 +171,8 @@ static int view_build(
 		to->rank = plumb_shape_eval(o->shape, env->cfg, &extent, to->dim);
 		switch (o->kind) {
 		case PLUMB_KIND_F32:
-			to->format = PLUMB_KERNEL_F32;
+		case PLUMB_KIND_STORED:
+			to->format = (int32_t)plumb_operand_format(o, args) + 1;
 			break;
 		case PLUMB_KIND_I32:
 			to->format = PLUMB_KERNEL_I32;
@@ -482,11 +484,10 @@ static void show(struct user_unit *unit, int j, const struct plumb_env *env, con
 	unit->full[j].args = decoders;
 }
 
-static size_t array_bytes(const struct plumb_env *env, const struct plumb_operand *o, int64_t T)
+static size_t array_bytes(const struct plumb_env *env, const struct plumb_operand *o, const void *args, int64_t T)
 {
 	struct plumb_extent extent = {T, env->capacity};
-	return (size_t)plumb_shape_count(o->shape, env->cfg, &extent) *
-	       (o->kind == PLUMB_KIND_I64 ? sizeof(int64_t) : sizeof(float));
+	return (size_t)plumb_shape_count(o->shape, env->cfg, &extent) * plumb_operand_element(o, args);
 }
 
 /* An inner op, by the shadow: outputs into the decoder's buffers, state arrays left as they are. Rows of caches that
@@ -507,7 +508,7 @@ static int shadow(const struct user_unit *unit, const struct plumb_env *env, enu
 		const void *state = pointer_at(args, o);
 		if (o->role != PLUMB_STATE || o->kind == PLUMB_KIND_CACHE || !state || n == SHADOW_STATES)
 			continue;
-		size_t bytes = array_bytes(env, o, T);
+		size_t bytes = array_bytes(env, o, args, T);
 		copy[n] = malloc(bytes + !bytes);
 		if (!copy[n])
 			status = plumb_fail(env->err, PLUMB_BAD_INPUT, "out of memory for a copy of %s", o->name);
@@ -568,11 +569,8 @@ static void poison_rows(const struct plumb_env *env, const struct plumb_operand 
 		return;
 	view_cache(env, &rows, o, cache, cache, position, T);
 	for (int64_t r = rows.first_row; r < rows.end_row; r++)
-		plumb_poison_fill(PLUMB_POISON_NAN,
-		        cache->format == PLUMB_F32   ? PLUMB_POISON_32
-		        : cache->format == PLUMB_F16 ? PLUMB_POISON_F16
-		                                     : PLUMB_POISON_BF16,
-		        plumb_cache_row(cache, r), 0, (size_t)cache->width);
+		plumb_poison_fill(PLUMB_POISON_NAN, plumb_poison_unit(cache->format), plumb_cache_row(cache, r), 0,
+		        (size_t)cache->width);
 }
 
 /* Outputs hold NaN before: an element that the kernel leaves shows. */

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <sys/stat.h>
 
 #include "core/checkpoint.h"
@@ -630,7 +631,56 @@ START_TEST(refused_configs)
 }
 END_TEST
 
-/* The LIMIT of core/bind.h: a NaN code is not found when the folder is opened. It is a NaN weight, no number. */
+/* The same in hf_quant_config.json, as ModelOpt writes it. contains NULL: no contradiction. */
+#define SIDECAR(inside) "{\"producer\": {\"name\": \"modelopt\"}, \"quantization\": {" inside "}}"
+static const struct {
+	const char *layout, *text, *contains, *also;
+} sidecars[] = {
+        {"the RadixArk release",
+                SIDECAR("\"quant_algo\": \"NVFP4\", \"kv_cache_quant_algo\": null, \"group_size\": 16, "
+                        "\"exclude_modules\": [\"*.ple.*\", \"lm_head\"]"),
+                NULL, NULL},
+        {"the nvidia release",
+                SIDECAR("\"quant_algo\": \"MIXED_PRECISION\", \"kv_cache_quant_algo\": \"FP8\", \"quantized_layers\": "
+                        "{\"model.language_model.layers.1.mlp.experts\": {\"quant_algo\": \"NVFP4\", \"group_size\": 16}, "
+                        "\"mtp.layers.0.mlp.experts\": {\"quant_algo\": \"FP8_BLOCK_SCALES\", \"group_size\": 128}}"),
+                NULL, NULL},
+        {"nvfp4 experts", "{}", NULL, NULL},
+        {"nvfp4 experts", SIDECAR("\"quant_algo\": \"W5A5\""), NULL, NULL},
+        {"block FP8 experts", SIDECAR("\"quant_algo\": \"NVFP4\""), "quantization.quant_algo is NVFP4",
+                "none ending in .weight has dtype U8"},
+        {"nvfp4 experts", SIDECAR("\"quant_algo\": \"NVFP4\", \"group_size\": 32"), "quantization.group_size is 32",
+                "expected 16"},
+        {"nvfp4 experts", SIDECAR("\"quant_algo\": 4"), "quantization.quant_algo is 4", "string"},
+        {"nvfp4 experts",
+                SIDECAR("\"quantized_layers\": {\"model.layers.1.mlp.experts\": {\"quant_algo\": \"FP8\"}}"),
+                "quantization.quantized_layers[\"model.layers.1.mlp.experts\"].quant_algo is FP8",
+                "experts.0.down_proj.weight has dtype U8"},
+        {"nvfp4 experts", "{\"quantization\": []}", "quantization is an array", "object"},
+        {"nvfp4 experts", "{\"quantization\": {}", "hf_quant_config.json", ""},
+        {"nvfp4 experts", "", "hf_quant_config.json", ""},
+};
+
+START_TEST(refused_sidecars)
+{
+	char path[SCRATCH_PATH];
+	for (size_t i = 0; i < sizeof sidecars / sizeof sidecars[0]; i++) {
+		empty(dir);
+		write_layout(dir, layout_named(sidecars[i].layout), false);
+		scratch_write(dir, "hf_quant_config.json", sidecars[i].text, (size_t)-1);
+		if (sidecars[i].contains)
+			refused(sidecars[i].contains, sidecars[i].also, sidecars[i].text);
+		else
+			plumb_checkpoint_close(opened(dir, sidecars[i].text));
+	}
+	ck_assert_int_eq(unlink(scratch_path(path, dir, "hf_quant_config.json")), 0);
+	ck_assert_int_eq(symlink("nowhere.json", path), 0); /* of the hub's cache, half fetched */
+	refused("hf_quant_config.json", "", "a link to nothing");
+}
+END_TEST
+
+/* The LIMIT of core/bind.h: a NaN code is not found when the folder is opened. It is a NaN weight, no number
+ * (and plumb_model_scan finds it: test_requantise). */
 START_TEST(nan_codes)
 {
 	static const unsigned char code = 0xFF;
@@ -668,6 +718,7 @@ int main(void)
 	tcase_add_test(all, refused_fp8);
 	tcase_add_test(all, refused_tables);
 	tcase_add_test(all, refused_configs);
+	tcase_add_test(all, refused_sidecars);
 	tcase_add_test(all, nan_codes);
 	suite_add_tcase(suite, all);
 	SRunner *runner = srunner_create(suite);

@@ -262,13 +262,20 @@ static const char *digest_of(const struct check_report *r, char text[33])
 void check_report_print(const struct check_report *r)
 {
 	bool pass = check_report_status(r) == PLUMB_OK;
-	char text[33];
+	char text[33], line[1024];
 
 	if (!r->quiet) {
 		printf("golden      %s (%lld tokens%s%s)\n", r->golden, (long long)r->tokens, r->producer ? "; " : "",
 			r->producer ? r->producer : "");
 		printf("checkpoint  %s (%d layers)\n", r->checkpoint, r->layers);
+		if (r->scanned >= 0)
+			printf("scanned     %lld weights, all are finite numbers\n", (long long)r->scanned);
+		if (r->requantised)
+			printf("requantised %s\n", plumb_requantised_show(r->requantised, line, sizeof line));
 		printf("runs        %s, ties %s\n", r->set, r->ties == PLUMB_TIES_TORCH ? "torch" : "lower");
+		if (r->other_formats)
+			printf("note        the golden tensors were made with caches and state in the policy's formats: what follows from "
+			       "others differs. --bounds judges each op by its own inputs\n");
 		for (int i = 0; i < r->views; i++)
 			print_view(r, &r->view[i]);
 		printf("\n");
@@ -379,6 +386,30 @@ static void add_item(cJSON *array, const struct check_report *r, const struct ch
 		add_number(o, "elements", (double)it->ints.count);
 }
 
+static void add_requantised(cJSON *root, const struct plumb_requantised *r)
+{
+	const struct plumb_requantised_group *group = plumb_requantised_groups(r);
+	cJSON *o = cJSON_AddObjectToObject(root, "requantised");
+	cJSON_AddStringToObject(o, "profile", plumb_requantised_profile(r));
+	cJSON *groups = cJSON_AddArrayToObject(o, "groups");
+	for (int g = 0; g < PLUMB_GROUP_COUNT; g++) {
+		if (!group[g].changed)
+			continue;
+		cJSON *one = cJSON_CreateObject();
+		cJSON_AddItemToArray(groups, one);
+		cJSON_AddStringToObject(one, "group", plumb_group_name((enum plumb_group)g));
+		cJSON *from = cJSON_AddArrayToObject(one, "from");
+		for (int f = 0; f < PLUMB_FORMAT_COUNT; f++)
+			if (group[g].from[f])
+				cJSON_AddItemToArray(from, cJSON_CreateString(plumb_format_name((enum plumb_format)f)));
+		cJSON_AddStringToObject(one, "to", plumb_format_name(group[g].to));
+		add_number(one, "matrices", (double)group[g].matrices);
+		add_number(one, "changed", (double)group[g].changed);
+		add_number(one, "bytes_before", (double)group[g].before);
+		add_number(one, "bytes_after", (double)group[g].after);
+	}
+}
+
 int check_report_json(const struct check_report *r, const char *path, struct plumb_error *err)
 {
 	cJSON *root = cJSON_CreateObject();
@@ -388,6 +419,10 @@ int check_report_json(const struct check_report *r, const char *path, struct plu
 	if (r->producer)
 		cJSON_AddStringToObject(root, "producer", r->producer);
 	cJSON_AddStringToObject(root, "checkpoint", r->checkpoint);
+	if (r->scanned >= 0 && !r->failure)
+		add_number(root, "weights_scanned", (double)r->scanned);
+	if (r->requantised)
+		add_requantised(root, r->requantised);
 	char text[33];
 	if (r->failure) {
 		cJSON_AddStringToObject(root, "failure", r->failure);

@@ -3,6 +3,7 @@
 #ifndef PLUMB_TOOLS_CHECK_REPORT_H
 #define PLUMB_TOOLS_CHECK_REPORT_H
 
+#include "core/requantise.h"
 #include "tools/check.h"
 
 struct check_report {
@@ -14,8 +15,11 @@ struct check_report {
 	int views;
 	bool verbose; /* every tensor, not one line a layer and stage */
 	bool quiet;   /* the last line only */
+	bool other_formats; /* caches or state are stored otherwise than the recorded ones */
 	bool digest;  /* print one digest of the whole trace */
 	int layers;   /* L */
+	int64_t scanned;                             /* weights that were read and are numbers; -1: not asked for */
+	const struct plumb_requantised *requantised; /* NULL: weights are held as stored */
 	const char *failure; /* why there are no views, else NULL */
 };
 

@@ -67,6 +67,7 @@ static int compare_and_report(const struct check_command *c, const char *path, s
 		.tokens = plumb_golden_tokens(golden), .view = view, .verbose = c->verbose, .quiet = c->quiet,
 		.digest = c->digest,
 		.layers = session->model->cfg.layers,
+		.scanned = session->scanned, .requantised = session->requantised,
 	};
 	struct plumb_error text;
 	int status = views_of(c->view, wanted, err);
@@ -83,6 +84,10 @@ static int compare_and_report(const struct check_command *c, const char *path, s
 		status = options_policy(&c->set, &o.policy, err);
 	if (status == PLUMB_OK)
 		status = options_ties(&c->set, producer_ties(producer), &o.ties, err);
+	if (status == PLUMB_OK)
+		status = session_formats(session, &c->set, &o.formats, err);
+	report.other_formats = o.formats.state != PLUMB_F32 ||
+		(o.formats.own_caches && o.formats.caches != (o.policy == PLUMB_POLICY_BF16 ? PLUMB_BF16 : PLUMB_F32));
 	if (status == PLUMB_OK)
 		status = options_layers(c->set.layers, session->model->cfg.layers, &o.first_layer, &o.last_layer, err);
 	if (status == PLUMB_OK)
@@ -203,8 +208,10 @@ const struct command command_check = {
 		    "  plumb check tiny.h5 --checkpoint DIR --policy bf16 --view local --verbose\n"
 		    "  plumb check tiny.h5 --checkpoint DIR --set opt --digest\n"
 		    "  plumb check tiny.h5 --checkpoint DIR --set opt --bounds\n"
+		    "  plumb check tiny.h5 --checkpoint DIR --set opt --kv-format fp8 --state-format f16 --bounds --digest\n"
 		    "  plumb check tiny.h5 --checkpoint DIR --op gdn_recurrence@0-2=opt --guard\n"
 		    "  plumb check tiny.h5 --checkpoint DIR --op attn_gate=./mine.so\n"
+		    "  plumb check tiny.h5 --checkpoint DIR --profile served --set opt --digest\n"
 		    "  plumb check tiny.h5 --checkpoint DIR --layers 3 --json report.json --junit report.xml",
 	.run = run,
 };

@@ -6,13 +6,15 @@
 
 #include "core/op.h"
 #include "core/order.h"
+#include "core/profile.h"
+#include "core/profile_bytes.h"
 #include "core/tolerance.h"
 #include "opt/device.h"
 #include "tools/commands.h"
 #include "tools/contract.h"
 
 static const char *const roles[] = {"in", "out", "state", "weight", "constant"};
-static const char *const kinds[] = {"f32", "i32", "i64", "matrix", "bank", "cache", "ngram"};
+static const char *const kinds[] = {"f32", "i32", "i64", "matrix", "bank", "cache", "ngram", "stored"};
 
 static int list_ops(void)
 {
@@ -94,6 +96,76 @@ static int list_tolerances(struct plumb_error *err)
 	return status;
 }
 
+static int list_profiles(struct plumb_error *err)
+{
+	struct plumb_config release;
+	const char *name, *text;
+	size_t size;
+	int status = PLUMB_OK;
+
+	plumb_release_config(&release);
+	printf("%-22s %10s %11s  %s\n", "profile", "GB a token", "GB resident", "what is held how");
+	for (int i = 0; (name = plumb_profile_shipped(i, &text, &size)) && status == PLUMB_OK; i++) {
+		struct plumb_profile profile;
+		struct plumb_profile_bytes bytes;
+		status = plumb_profile_open(name, &profile, err);
+		if (status == PLUMB_OK)
+			status = plumb_profile_bytes(&release, &profile, &bytes, err);
+		if (status == PLUMB_OK)
+			printf("%-22s %10.2f %11.2f  %s\n", name, (double)bytes.all.token / 1e9,
+				(double)bytes.all.resident / 1e9, profile.description);
+	}
+	printf("\nBytes of weights at the sizes of the release (1 GB = 10^9). 'plumb list PROFILE' shows the groups of one, which\n"
+	       "may be a file of your own; golden/profiles/ holds these as examples.\n");
+	return status;
+}
+
+static int list_profile(const char *name, struct plumb_error *err)
+{
+	struct plumb_config release;
+	struct plumb_profile profile;
+	struct plumb_profile_bytes bytes;
+	int status = plumb_profile_open(name, &profile, err);
+
+	if (status == PLUMB_OK) {
+		plumb_release_config(&release);
+		status = plumb_profile_bytes(&release, &profile, &bytes, err);
+	}
+	if (status != PLUMB_OK)
+		return status;
+	printf("%s: %s\n\n%-12s %-10s %9s %12s %12s\n", profile.name,
+		profile.description[0] ? profile.description : "(no description)", "group", "format", "matrices",
+		"MB a token", "MB resident");
+	for (int g = 0; g <= PLUMB_GROUP_COUNT; g++) {
+		bool vectors = g == PLUMB_GROUP_COUNT;
+		printf("%-12s %-10s %9lld %12.3f %12.3f\n", vectors ? "vectors" : plumb_group_name((enum plumb_group)g),
+			vectors             ? "bf16"
+			: profile.keep[g] ? "as stored"
+					    : plumb_format_name(profile.format[g]),
+			(long long)bytes.group[g].matrices, (double)bytes.group[g].token / 1e6,
+			(double)bytes.group[g].resident / 1e6);
+	}
+	printf("%-12s %-10s %9lld %12.3f %12.3f\n\nkeys and values %s, GDN state %s\n"
+	       "At the sizes of the release (1 MB = 10^6); what is kept as stored is counted as bf16.\n",
+		"all", "", (long long)bytes.all.matrices, (double)bytes.all.token / 1e6, (double)bytes.all.resident / 1e6,
+		profile.keep_caches             ? "as the policy says"
+		: profile.caches == PLUMB_FP8_ROW ? "fp8"
+						  : plumb_format_name(profile.caches),
+		profile.keep_state ? "as the policy says" : plumb_format_name(profile.state));
+	return PLUMB_OK;
+}
+
+/* What plumb_profile_open takes as a path, or the name of one that ships. */
+static bool is_profile(const char *name)
+{
+	const char *shipped, *text;
+	size_t size, n = strlen(name);
+	for (int i = 0; (shipped = plumb_profile_shipped(i, &text, &size)); i++)
+		if (strcmp(name, shipped) == 0)
+			return true;
+	return strchr(name, '/') || (n > 5 && strcmp(name + n - 5, ".json") == 0);
+}
+
 static int run(int argc, char **argv)
 {
 	const char *what[1] = {NULL};
@@ -116,10 +188,14 @@ static int run(int argc, char **argv)
 			status = list_devices();
 		else if (strcmp(what[0], "tolerances") == 0)
 			status = list_tolerances(&err);
+		else if (strcmp(what[0], "profiles") == 0)
+			status = list_profiles(&err);
+		else if (is_profile(what[0]))
+			status = list_profile(what[0], &err);
 		else if (op != PLUMB_OP_COUNT)
 			status = list_op(op);
 		else
-			status = plumb_fail(&err, PLUMB_BAD_INPUT, "'%s' is no list and no op; usage: plumb list %s", what[0],
+			status = plumb_fail(&err, PLUMB_BAD_INPUT, "'%s' is no list, op or profile; usage: plumb list %s", what[0],
 				command_list.usage);
 	}
 	if (status != PLUMB_OK)
@@ -129,10 +205,12 @@ static int run(int argc, char **argv)
 
 const struct command command_list = {
 	.name = "list",
-	.usage = "ops|orders|tolerances|devices|OP",
-	.brief = "show ops, operands, reduction orders, tolerances, devices",
+	.usage = "ops|orders|tolerances|devices|profiles|OP|PROFILE",
+	.brief = "show ops, operands, reduction orders, tolerances, devices, profiles",
 	.about = "Prints what is compiled in: the table of ops, the operands of one op with roles and shapes, the reduction\n"
-		 "orders, the tolerances with the reason for each, and the devices this machine has.",
-	.examples = "  plumb list ops\n  plumb list gdn_recurrence\n  plumb list tolerances",
+		 "orders, the tolerances with the reason for each, the devices this machine has, and the profiles of number formats with\n"
+		"the bytes of weights that a token reads in each.",
+	.examples = "  plumb list ops\n  plumb list gdn_recurrence\n  plumb list tolerances\n"
+		    "  plumb list profiles\n  plumb list served",
 	.run = run,
 };

@@ -90,6 +90,10 @@ static int write_operand(void *self, enum plumb_op op, const struct plumb_operan
 		fprintf(t->f, "\tconst struct plumb_kernel_operand *%s = plumb_operand(call, \"%s\"); /* pages%s */", v,
 		        name, o->role == PLUMB_STATE ? "; rows first_row .. end_row - 1 are to be written" : "");
 		break;
+	case PLUMB_KIND_STORED:
+		fprintf(t->f, "\tconst struct plumb_kernel_operand *%s = plumb_operand(call, \"%s\"); /* its format: f32, f16 or bf16 */", v,
+		        name);
+		break;
 	case PLUMB_KIND_NGRAM:
 		fprintf(t->f,
 		        "\tconst struct plumb_kernel_ngram *%s = (const struct plumb_kernel_ngram "

@@ -96,6 +96,12 @@ static int work(void *self, struct plumb_user_mark *mark)
 		status = options_ties(&c->set, PLUMB_TIES_LOWER, &o.ties, &err);
 	if (status == PLUMB_OK)
 		status = session_open_marked(&c->set, mark, &session, &err);
+	if (status == PLUMB_OK)
+		status = session_formats(&session, &c->set, &o, &err);
+	if (status == PLUMB_OK && session.requantised) { /* standard output is for tokens */
+		char line[1024];
+		fprintf(stderr, "plumb run: requantised %s\n", plumb_requantised_show(session.requantised, line, sizeof line));
+	}
 	if (status == PLUMB_OK && c->steps > session.model->cfg.max_positions - count)
 		status = plumb_fail(&err, PLUMB_BAD_INPUT, "--steps is %lld after %lld tokens, expected at most %lld positions in all "
 			"(max_position_embeddings)", (long long)c->steps, (long long)count,

@@ -6,8 +6,10 @@
 #include <string.h>
 
 #include "core/plumb_kernel.h"
+#include "core/scan.h"
 #include "ref/ref.h"
 #include "ref/twin/twin.h"
+#include "tools/progress.h"
 
 /* The functions that the words ref and opt stand for. */
 struct bindings {
@@ -102,6 +104,18 @@ static int make_guard(const struct set_options *o, struct session *s, struct plu
 	return status;
 }
 
+int session_formats(const struct session *s, const struct set_options *o, struct plumb_decoder_options *out,
+	struct plumb_error *err)
+{
+	if (o->profile && !s->profile.keep_caches) {
+		out->own_caches = true;
+		out->caches = s->profile.caches;
+	}
+	if (o->profile && !s->profile.keep_state)
+		out->state = s->profile.state;
+	return options_formats(o, out, err);
+}
+
 const struct plumb_runner *session_runner(const struct session *s)
 {
 	return s->runner.run ? &s->runner : NULL;
@@ -175,6 +189,13 @@ static void describe(const struct set_options *o, struct session *s)
 	else
 		snprintf(s->describes, sizeof s->describes, "set ref, mode %s%s%s%.100s; policy %s", o->mode ? o->mode : "oracle",
 			mixed, s->device ? ", opt on " : "", s->device ? plumb_device_description(s->device) : "", policy);
+	for (int i = 0; i < 2; i++) {
+		const char *format = i ? o->state_format : o->kv_format;
+		size_t used = strlen(s->describes);
+		if (format)
+			snprintf(s->describes + used, sizeof s->describes - used, "; %s %.8s", i ? "GDN state" : "keys and values",
+				format);
+	}
 	if (s->user) {
 		char kernels[400];
 		size_t n = strlen(s->describes);
@@ -182,6 +203,42 @@ static void describe(const struct set_options *o, struct session *s)
 	}
 	if (o->guard)
 		strncat(s->describes, "; guarded", sizeof s->describes - strlen(s->describes) - 1);
+}
+
+static void show_step(void *self, int64_t done, int64_t total)
+{
+	progress_step(self, done / 1000, total / 1000, "thousand weights");
+}
+
+/* All weights are numbers, if asked; then the model as the profile wants it. */
+static int prepare_model(const struct set_options *o, struct session *s, struct plumb_error *err)
+{
+	struct progress progress;
+	struct plumb_watch watch = {.step = show_step, .self = &progress};
+	struct plumb_error why = {""};
+	int status = PLUMB_OK;
+
+	s->scanned = -1;
+	if (o->scan) {
+		progress_begin(&progress, true, "scanning");
+		status = plumb_model_scan(s->model, &watch, &s->scanned, &why);
+		progress_end(&progress);
+		if (status != PLUMB_OK)
+			return plumb_fail(err, (enum plumb_status)status, "%s: %s", o->checkpoint, why.text);
+	}
+	if (!o->profile)
+		return PLUMB_OK;
+	progress_begin(&progress, true, "requantising");
+	watch.done = watch.total = 0;
+	status = plumb_profile_open(o->profile, &s->profile, err);
+	if (status == PLUMB_OK)
+		status = plumb_profile_apply(s->model, &s->profile, &watch, &s->requantised, &why);
+	progress_end(&progress);
+	if (status == PLUMB_OK)
+		s->model = plumb_requantised_model(s->requantised);
+	else if (why.text[0])
+		status = plumb_fail(err, (enum plumb_status)status, "%s, for profile %s: %s", o->checkpoint, s->profile.name, why.text);
+	return status;
 }
 
 int session_open(const struct set_options *o, struct session *s, struct plumb_error *err)
@@ -210,7 +267,9 @@ int session_open_marked(const struct set_options *o, struct plumb_user_mark *mar
 	if (status != PLUMB_OK)
 		return status;
 	s->model = plumb_checkpoint_model(s->checkpoint);
-	status = plumb_plan_create(&s->model->cfg, base, &s->plan, err);
+	status = prepare_model(o, s, err);
+	if (status == PLUMB_OK)
+		status = plumb_plan_create(&s->model->cfg, base, &s->plan, err);
 	for (int i = 0; i < o->op.count && status == PLUMB_OK; i++)
 		status = bind_op(s, o->op.item[i], &bindings, err);
 	if (status == PLUMB_OK && s->user)
@@ -229,6 +288,7 @@ void session_close(struct session *s)
 	plumb_user_destroy(s->user);
 	plumb_guard_destroy(s->guard);
 	plumb_device_close(s->device); /* before the model: it holds copies by host address */
+	plumb_requantised_free(s->requantised);
 	plumb_checkpoint_close(s->checkpoint);
 	memset(s, 0, sizeof *s);
 }

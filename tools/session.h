@@ -5,6 +5,8 @@
 
 #include "core/checkpoint.h"
 #include "core/decoder.h"
+#include "core/profile.h"
+#include "core/requantise.h"
 #include "opt/device.h"
 #include "opt/guard.h"
 #include "opt/user.h"
@@ -12,6 +14,9 @@
 
 struct session {
 	struct plumb_checkpoint *checkpoint;
+	struct plumb_profile profile;             /* where one is named */
+	struct plumb_requantised *requantised;    /* NULL: held as stored */
+	int64_t scanned;                          /* values; -1: not asked for */
 	const struct plumb_model *model;
 	struct plumb_plan plan;
 	struct plumb_device *device;   /* NULL: nothing runs from the opt set */
@@ -29,6 +34,10 @@ bool session_wants_user(const struct set_options *options);
 int session_open_marked(const struct set_options *options, struct plumb_user_mark *mark, struct session *out, struct plumb_error *err);
 int session_open(const struct set_options *options, struct session *out, struct plumb_error *err);
 void session_close(struct session *session);
+
+/* Formats of caches and state: the profile's, then what --kv-format and --state-format say. */
+int session_formats(const struct session *session, const struct set_options *options, struct plumb_decoder_options *out,
+	struct plumb_error *err);
 
 /* What a decoder of this session runs through: that of the users' kernels or of the guard, or NULL. */
 const struct plumb_runner *session_runner(const struct session *session);

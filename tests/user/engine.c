@@ -95,6 +95,9 @@ static int recurrence(const struct plumb_kernel_call *call)
 	float *v = (float *)call->workspace, *o = v + Hv * Dv, *beta = o + Hv * Dv, *a = beta + Hv, *state = a + Hv;
 	float *ours = plumb_f32(call, "state"); /* (Hv, Dv, Dk) */
 
+	if (!ours)
+		return plumb_say(call, "the state is of format %d, and this engine has f32 only", plumb_operand(call, "state")->format);
+
 	for (int64_t e = 0; e < Hv; e++)
 		for (int64_t i = 0; i < Dk; i++)
 			for (int64_t j = 0; j < Dv; j++)
