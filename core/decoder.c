@@ -172,10 +172,14 @@ static int run(struct plumb_decoder *d, enum plumb_op op, int layer, enum plumb_
 	const struct plumb_binding *b = &d->plan.binding[(size_t)layer * PLUMB_OP_COUNT + op];
 	struct plumb_env env = d->env;
 	env.device = b->device;
-	struct plumb_call call = {op, layer, site, d->state.position + d->passed, T, &env, b, args};
+	struct plumb_call call = {
+		.op = op, .layer = layer, .site = site, .position = d->state.position + d->passed, .T = T, .env = &env, .binding = b,
+		.args = args,
+	};
 	const struct plumb_maker *maker = &d->model->maker;
 	int status = PLUMB_OK;
 
+	env.call = &call;
 	if (maker->make && !b->set->makes_weights)
 		status = maker->make(maker->self, &env, op, args);
 	if (status == PLUMB_OK && d->observer.before)

@@ -142,6 +142,8 @@ int plumb_shape_eval(const char *shape, const struct plumb_config *cfg, const st
 /* Number of elements of a shape. */
 int64_t plumb_shape_count(const char *shape, const struct plumb_config *cfg, const struct plumb_extent *extent);
 
+struct plumb_call;
+
 /* What an op knows besides its arguments. */
 struct plumb_env {
 	const struct plumb_config *cfg;
@@ -152,6 +154,7 @@ struct plumb_env {
 	                            lies to a rounding boundary); the value written is then binary32 */
 	struct plumb_error *err; /* message of a failed call */
 	void *device;            /* of the set: stream, simt schedule, ...; NULL for ref */
+	const struct plumb_call *call; /* of the decoder (core/decoder.h): layer, site, position; NULL outside of one */
 };
 
 /* An implementation of an op. args points at the op's argument struct.

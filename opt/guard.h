@@ -69,6 +69,9 @@ struct plumb_runner plumb_guard_runner(struct plumb_guard *guard);
 
 const struct plumb_guard_finding *plumb_guard_finding(const struct plumb_guard *guard);
 
+/* What memory holds in the run under way, for ops with memory of their own; OFF outside of guarded calls. */
+enum plumb_poison plumb_guard_poison(const struct plumb_guard *guard);
+
 #ifdef __cplusplus
 }
 #endif

@@ -10,8 +10,8 @@
 #include "opt/stored.h"
 
 enum {
-	MAX_OPERANDS = 16, /* of one op; tests/test_device.c holds the table to it */
-	MAX_ARGS = 256,    /* bytes of an argument struct */
+	MAX_OPERANDS = 96, /* of one op, or of several that are called as one (opt/user.h) */
+	MAX_ARGS = 2048,   /* bytes of their arguments */
 };
 
 /* One operand of the call under way. */
@@ -308,10 +308,9 @@ static int frame_operand(
 	return status;
 }
 
-static int frame_build(const struct plumb_env *env, enum plumb_op op, const void *args)
+static int frame_build(const struct plumb_env *env, const struct plumb_op_info *info, const void *args)
 {
 	struct plumb_device *d = env->device;
-	const struct plumb_op_info *info = &plumb_ops[op];
 	struct frame *f = &d->mirror->frame;
 	int status = PLUMB_OK;
 
@@ -385,14 +384,14 @@ static int frame_download(struct plumb_device *d, struct frame *f, struct plumb_
 	return status;
 }
 
-static int prepare(const struct plumb_env *env, enum plumb_op op, const void *args)
+static int prepare(const struct plumb_env *env, const struct plumb_op_info *info, const void *args)
 {
 	struct plumb_device *d = env->device;
 	int status = plumb_mirror_hand_back(d, env->err);
 
-	d->op = plumb_ops[op].name;
+	d->op = info->name;
 	if (status == PLUMB_OK)
-		status = frame_build(env, op, args);
+		status = frame_build(env, info, args);
 	if (status == PLUMB_OK)
 		status = frame_upload(d, &d->mirror->frame, env->err);
 	return status;
@@ -406,23 +405,23 @@ int plumb_mirror_prepare(const struct plumb_env *env, enum plumb_op op, const vo
 	if (!d->own_memory)
 		return PLUMB_OK;
 	*device_args = d->mirror->frame.args.byte;
-	return prepare(env, op, args);
+	return prepare(env, &plumb_ops[op], args);
 }
 
-int plumb_mirror_run(const struct plumb_env *env, enum plumb_op op, plumb_op_fn *fn, const void *args)
+int plumb_mirror_run_as(const struct plumb_env *env, const struct plumb_op_info *info, plumb_op_fn *fn, const void *args)
 {
 	struct plumb_device *d = env->device;
 	struct frame *f = &d->mirror->frame;
 	int status;
 
 	if (d->mirror->is_resident) {
-		d->op = plumb_ops[op].name;
-		status = frame_build(env, op, args);
+		d->op = info->name;
+		status = frame_build(env, info, args);
 		if (status == PLUMB_OK)
 			status = fn(env, f->args.byte);
 		return status;
 	}
-	status = prepare(env, op, args);
+	status = prepare(env, info, args);
 	if (status == PLUMB_OK)
 		status = fn(env, f->args.byte);
 	if (status == PLUMB_OK)
@@ -430,6 +429,11 @@ int plumb_mirror_run(const struct plumb_env *env, enum plumb_op op, plumb_op_fn 
 	if (status == PLUMB_OK)
 		status = frame_download(d, f, env->err);
 	return status;
+}
+
+int plumb_mirror_run(const struct plumb_env *env, enum plumb_op op, plumb_op_fn *fn, const void *args)
+{
+	return plumb_mirror_run_as(env, &plumb_ops[op], fn, args);
 }
 
 /* ---- state that stays on the device ---- */

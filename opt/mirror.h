@@ -28,6 +28,8 @@ extern const struct plumb_set plumb_opt_mirrored_set;
  * device) also: operands lie between guard zones on the device, outputs go over as they are, caches go over and come
  * back whole, and a write outside an operand is PLUMB_MISMATCH. */
 int plumb_mirror_run(const struct plumb_env *env, enum plumb_op op, plumb_op_fn *fn, const void *args);
+/* The same for arguments that another table than plumb_ops describes. */
+int plumb_mirror_run_as(const struct plumb_env *env, const struct plumb_op_info *info, plumb_op_fn *fn, const void *args);
 
 /* For timing: upload once, then call functions of plumb_opt_set with *device_args as often as wanted, until the next
  * call of another kind on this device. Where device memory is host memory, *device_args is args. */

@@ -255,7 +255,9 @@ static struct rig *rig_make(struct plumb_device_options *device)
 
 static int rig_call(struct rig *r, enum plumb_op op, const void *args)
 {
-	struct plumb_call call = {op, 2, PLUMB_SITE_NONE, r->position, T, &r->env, &r->binding, args};
+	struct plumb_call call = {
+		.op = op, .layer = 2, .position = r->position, .T = T, .env = &r->env, .binding = &r->binding, .args = args,
+	};
 	r->err.text[0] = '\0';
 	return plumb_guard_call(r->guard, &call);
 }

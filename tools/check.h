@@ -65,6 +65,9 @@ struct check_item {
 	bool compared;                            /* all of it */
 	bool expected;                            /* this view and layer range compare it */
 	bool fed;                                 /* local view: by recorded inputs, so one op's rules hold; else propagated ones */
+	bool hidden;                              /* not compared: inside a fused entry of a user, or a trace it does not write */
+	const char *kernel;                       /* of a user, that had a hand in it: ops, as in "attn_gate"; else NULL */
+	const char *library;                      /* its shared object */
 	struct plumb_verdict verdict;
 };
 
@@ -92,6 +95,7 @@ struct check_view {
 	int floats;                /* float tensors compared */
 	int64_t elements;          /* numbers compared */
 	int64_t tied_rows, explained_rows;
+	int hidden;                /* items that are */
 	int missing;               /* tensors of the format that the golden does not hold */
 	char missing_names[160];   /* the first of them */
 	int64_t untold;            /* rows whose choice runs through a tie and is not recorded */

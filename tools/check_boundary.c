@@ -10,7 +10,7 @@
 
 static bool active(const struct check_run *run)
 {
-	return run->options->policy == PLUMB_POLICY_BF16 && run->view->view == PLUMB_VIEW_LOCAL;
+	return run->options->policy == PLUMB_POLICY_BF16 && run->view->view == PLUMB_VIEW_LOCAL && !run->fused;
 }
 
 int check_boundary_before(struct check_run *run, const struct plumb_call *call)

@@ -181,13 +181,24 @@ static void print_groups(const struct check_report *r, const struct check_view *
 		}
 }
 
+/* " (attn_gate of ./mine.so)", or nothing. */
+static const char *kernel_of(const struct check_item *it, char *text, size_t size)
+{
+	text[0] = '\0';
+	if (it->kernel)
+		snprintf(text, size, " (%s of %s)", it->kernel, it->library);
+	return text;
+}
+
 static void print_failures(const struct check_report *r, const struct check_view *v)
 {
+	char kernel[700];
 	int n;
 	const struct check_item **list = in_order(v, r->layers, &n);
 	for (int i = 0; i < n; i++)
 		if (!list[i]->verdict.pass)
-			printf("  %s%s%s: %s\n", output_bad(), list[i]->name, output_plain(), list[i]->verdict.text);
+			printf("  %s%s%s%s: %s\n", output_bad(), list[i]->name, output_plain(), kernel_of(list[i], kernel, sizeof kernel),
+				list[i]->verdict.text);
 	free(list);
 }
 
@@ -246,6 +257,8 @@ static void print_view(const struct check_report *r, const struct check_view *v)
 	} else {
 		print_groups(r, v);
 	}
+	if (v->hidden)
+		printf("  inside fused entries or traces not written, so not compared: %d tensors\n", v->hidden);
 	if (v->missing)
 		printf("  not recorded, so not compared: %d tensors of the format (%s%s)\n", v->missing, v->missing_names,
 			strlen(v->missing_names) + 1 < sizeof v->missing_names ? "" : "...");
@@ -382,6 +395,10 @@ static void add_item(cJSON *array, const struct check_report *r, const struct ch
 	cJSON_AddStringToObject(o, "stage", it->stage);
 	if (it->source)
 		cJSON_AddStringToObject(o, "op", plumb_ops[it->source->op].name);
+	if (it->kernel) {
+		cJSON_AddStringToObject(o, "kernel", it->kernel);
+		cJSON_AddStringToObject(o, "library", it->library);
+	}
 	cJSON_AddBoolToObject(o, "pass", it->verdict.pass);
 	cJSON_AddStringToObject(o, "verdict", it->verdict.text);
 	cJSON_AddBoolToObject(o, "inputs_recorded", it->fed);
@@ -426,14 +443,18 @@ int check_report_json(const struct check_report *r, const char *path, struct plu
 	if (r->producer)
 		cJSON_AddStringToObject(root, "producer", r->producer);
 	cJSON_AddStringToObject(root, "checkpoint", r->checkpoint);
-	if (r->scanned >= 0)
+	if (r->scanned >= 0 && !r->failure)
 		add_number(root, "weights_scanned", (double)r->scanned);
 	if (r->requantised)
 		add_requantised(root, r->requantised);
-	cJSON_AddStringToObject(root, "set", r->set);
-	cJSON_AddStringToObject(root, "ties", r->ties == PLUMB_TIES_TORCH ? "torch" : "lower");
 	char text[33];
-	cJSON_AddStringToObject(root, "digest", digest_of(r, text));
+	if (r->failure) {
+		cJSON_AddStringToObject(root, "failure", r->failure);
+	} else {
+		cJSON_AddStringToObject(root, "set", r->set);
+		cJSON_AddStringToObject(root, "ties", r->ties == PLUMB_TIES_TORCH ? "torch" : "lower");
+		cJSON_AddStringToObject(root, "digest", digest_of(r, text));
+	}
 	cJSON *views = cJSON_AddArrayToObject(root, "views");
 	for (int i = 0; i < r->views; i++) {
 		const struct check_view *v = &r->view[i];
@@ -445,6 +466,7 @@ int check_report_json(const struct check_report *r, const char *path, struct plu
 		cJSON_AddNumberToObject(o, "failed", v->failed);
 		add_number(o, "values", (double)v->elements);
 		add_number(o, "not_recorded", v->missing);
+		add_number(o, "not_given", v->hidden);
 		add_number(o, "ties_not_recorded", (double)v->untold);
 		add_number(o, "tied_cuts", (double)v->tied_rows);
 		add_number(o, "rows_explained", (double)v->explained_rows);
@@ -488,7 +510,7 @@ static void xml(FILE *f, const char *text)
 
 int check_report_junit(const struct check_report *r, const char *path, struct plumb_error *err)
 {
-	char *text = NULL;
+	char *text = NULL, kernel[700];
 	size_t size = 0;
 	FILE *f = open_memstream(&text, &size);
 	int status;
@@ -496,6 +518,12 @@ int check_report_junit(const struct check_report *r, const char *path, struct pl
 	if (!f)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for the JUnit report");
 	fprintf(f, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"plumb check\">\n");
+	if (r->failure) {
+		fprintf(f, " <testsuite name=\"run\" tests=\"1\" failures=\"1\">\n"
+			"  <testcase classname=\"plumb.run\" name=\"kernels\"><failure message=\"");
+		xml(f, r->failure);
+		fprintf(f, "\"/></testcase>\n </testsuite>\n");
+	}
 	for (int i = 0; i < r->views; i++) {
 		const struct check_view *v = &r->view[i];
 		int expected = 0;
@@ -516,6 +544,7 @@ int check_report_junit(const struct check_report *r, const char *path, struct pl
 			}
 			fprintf(f, "><failure message=\"");
 			xml(f, it->verdict.text);
+			xml(f, kernel_of(it, kernel, sizeof kernel));
 			fprintf(f, "\"/></testcase>\n");
 		}
 		fprintf(f, " </testsuite>\n");

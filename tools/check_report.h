@@ -20,6 +20,7 @@ struct check_report {
 	int layers;   /* L */
 	int64_t scanned;                             /* weights that were read and are numbers; -1: not asked for */
 	const struct plumb_requantised *requantised; /* NULL: weights are held as stored */
+	const char *failure; /* why there are no views, else NULL */
 };
 
 int check_report_status(const struct check_report *report);

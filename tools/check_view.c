@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "opt/user.h"
 #include "tools/check_internal.h"
 
 /* ---- operands by name ---- */
@@ -257,6 +258,7 @@ static bool judged(const struct check_run *run, const struct plumb_call *call)
 static int before(void *self, const struct plumb_call *call)
 {
 	struct check_run *run = self;
+	run->fused = false;
 	return judged(run, call) ? check_second_keep(&run->second, call, run->err) : check_boundary_before(run, call);
 }
 
@@ -266,13 +268,18 @@ static int judge(struct check_run *run, const struct plumb_call *call)
 	return judged(run, call) ? check_bounds_call(run->view->bounds, &run->second, call, run->err) : PLUMB_OK;
 }
 
-static int after(void *self, const struct plumb_call *call)
+/* One op: wrote has what the set gave, call also what it did not (opt/user.h). */
+static int after_op(struct check_run *run, const struct plumb_call *wrote, const struct plumb_call *call)
 {
-	struct check_run *run = self;
 	int64_t tokens = plumb_golden_tokens(run->options->golden);
-	int status = judge(run, call);
+	int status = PLUMB_OK;
+	bool put_right = false;
 
-	plumb_digest_call(&run->view->digest, call);
+	plumb_digest_call(&run->view->digest, wrote);
+	if (plumb_user_is(call->binding)) {
+		run->kernel = plumb_user_ops(call->binding);
+		run->library = call->binding->set->name;
+	}
 	if (call->op == PLUMB_QSA_SCORE)
 		status = check_scores(run, call);
 	if (status == PLUMB_OK)
@@ -283,13 +290,24 @@ static int after(void *self, const struct plumb_call *call)
 		if (!item)
 			continue;
 		status = check_load(run, item);
+		if (plumb_user_hides(call->binding, s->operand)) {
+			item->hidden = true;
+			continue; /* loaded all the same: the local view puts it in place */
+		}
 		if (status == PLUMB_OK)
 			status = compare(run, call, item);
+		if (run->kernel) {
+			item->kernel = run->kernel;
+			item->library = run->library;
+		}
+		put_right = true;
 		if (status == PLUMB_OK && call->position + call->T == tokens)
 			check_finish(run, item);
 	}
 	if (status == PLUMB_OK && run->view->view == PLUMB_VIEW_LOCAL)
 		status = check_force(run, call);
+	if (put_right || run->view->view != PLUMB_VIEW_LOCAL)
+		run->kernel = NULL; /* from here on it is in everything */
 	/* long prompts: what is compared and put in place is not needed again */
 	for (int i = 0; i < plumb_golden_source_count; i++) {
 		struct check_item *item =
@@ -297,6 +315,20 @@ static int after(void *self, const struct plumb_call *call)
 		if (item && item->compared)
 			plumb_golden_tensor_free(&item->golden);
 	}
+	return status;
+}
+
+static int after(void *self, const struct plumb_call *call)
+{
+	struct check_run *run = self;
+	struct plumb_call wrote[PLUMB_USER_MAX_OPS], full[PLUMB_USER_MAX_OPS];
+	int ops = plumb_user_done(call, wrote, full), status = PLUMB_OK;
+
+	run->fused = ops > 1;
+	if (ops == 1)
+		status = judge(run, &wrote[0]);
+	for (int i = 0; i < ops && status == PLUMB_OK; i++)
+		status = after_op(run, &wrote[i], &full[i]);
 	progress_step(run->progress, call->layer + 1, run->options->model->cfg.layers + 1, "layer");
 	return status;
 }
@@ -305,8 +337,12 @@ static int after(void *self, const struct plumb_call *call)
 static int after_digest(void *self, const struct plumb_call *call)
 {
 	struct check_run *run = self;
-	plumb_digest_call(&run->view->digest, call);
-	return judge(run, call);
+	struct plumb_call wrote[PLUMB_USER_MAX_OPS], full[PLUMB_USER_MAX_OPS];
+	int ops = plumb_user_done(call, wrote, full);
+
+	for (int i = 0; i < ops; i++)
+		plumb_digest_call(&run->view->digest, &wrote[i]);
+	return ops == 1 ? judge(run, &wrote[0]) : PLUMB_OK;
 }
 
 /* ---- after the last token ---- */
@@ -314,6 +350,7 @@ static int after_digest(void *self, const struct plumb_call *call)
 static int compare_state(struct check_run *run, struct check_item *item)
 {
 	const struct plumb_layer_state *state = plumb_decoder_state(run->decoder, item->layer);
+	const struct plumb_binding *bound = plumb_decoder_binding(run->decoder, item->layer, item->source->op);
 	int status = check_load(run, item);
 	float *f32 = NULL;
 	int64_t *i64 = NULL;
@@ -326,6 +363,10 @@ static int compare_state(struct check_run *run, struct check_item *item)
 		f32 = malloc((size_t)item->golden.count * sizeof *f32);
 	if (!i64 && !f32)
 		return plumb_fail(run->err, PLUMB_BAD_INPUT, "out of memory for %s", item->name);
+	if (plumb_user_is(bound)) {
+		item->kernel = plumb_user_ops(bound);
+		item->library = bound->set->name;
+	}
 	plumb_golden_state(item->source, &run->options->model->cfg, state, plumb_decoder_position(run->decoder), f32, i64);
 	if (i64)
 		plumb_compare_int_add(&item->ints, i64, item->golden.i64, item->golden.count);
@@ -451,6 +492,10 @@ static void count(struct check_view *v)
 {
 	for (int i = 0; i < v->items; i++) {
 		struct check_item *it = &v->item[i];
+		if (it->hidden && it->expected) {
+			it->expected = false;
+			v->hidden++;
+		}
 		if (!it->expected)
 			continue;
 		if (!it->compared) {

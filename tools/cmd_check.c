@@ -7,11 +7,13 @@
 #include "tools/check.h"
 #include "tools/check_report.h"
 #include "tools/commands.h"
+#include "tools/contain.h"
 #include "tools/output.h"
 #include "tools/session.h"
 
 struct check_command {
 	struct set_options set;
+	const char *golden;
 	const char *view, *json, *junit, *tolerances;
 	bool verbose, quiet, no_colour, digest, bounds;
 };
@@ -105,9 +107,52 @@ static int compare_and_report(const struct check_command *c, const char *path, s
 	return status;
 }
 
+/* A run that did not get to its comparison: say why, and, when something compared was wrong, leave reports that say it too. */
+static int failed(const struct check_command *c, int status, const struct plumb_error *why)
+{
+	const struct check_report report = {.golden = c->golden, .checkpoint = c->set.checkpoint, .failure = why->text};
+	struct plumb_error err = {""};
+	int written = PLUMB_OK;
+
+	fprintf(stderr, "plumb check: %s\n", why->text);
+	if (status == PLUMB_MISMATCH && c->json)
+		written = check_report_json(&report, c->json, &err);
+	if (status == PLUMB_MISMATCH && c->junit && written == PLUMB_OK)
+		written = check_report_junit(&report, c->junit, &err);
+	if (written != PLUMB_OK)
+		fprintf(stderr, "plumb check: %s\n", err.text);
+	return written == PLUMB_OK ? status : written;
+}
+
+/* Everything after the options. self: struct check_command. */
+static int work(void *self, struct plumb_user_mark *mark)
+{
+	struct check_command *c = self;
+	struct plumb_error err = {""};
+	struct plumb_golden *golden = NULL;
+	struct plumb_tolerances *tolerances = NULL;
+	struct session session = {0};
+	int status = plumb_golden_open(c->golden, &golden, &err);
+
+	if (status == PLUMB_OK && !c->set.policy && !plumb_golden_has_run(golden, PLUMB_POLICY_F32))
+		c->set.policy = "bf16"; /* the only run there is */
+	if (status == PLUMB_OK)
+		status = plumb_tolerances_read(c->tolerances, &tolerances, &err);
+	if (status == PLUMB_OK)
+		status = session_open_marked(&c->set, mark, &session, &err);
+	if (status == PLUMB_OK)
+		status = compare_and_report(c, c->golden, &session, golden, tolerances, &err);
+	if (status != PLUMB_OK && err.text[0])
+		status = failed(c, status, &err);
+	session_close(&session);
+	plumb_tolerances_free(tolerances);
+	plumb_golden_close(golden);
+	return status;
+}
+
 static int run(int argc, char **argv)
 {
-	struct check_command c = {0};
+	struct check_command c = {.set.timeout = CONTAIN_TIMEOUT};
 	const struct option table[] = {
 		SET_OPTIONS(&c.set),
 		{"--view", "local|propagated|both", OPTION_TEXT, &c.view, "recorded inputs for each op, or from the tokens on (default both)"},
@@ -117,6 +162,7 @@ static int run(int argc, char **argv)
 		{"--junit", "FILE", OPTION_TEXT, &c.junit, "write a JUnit report, one test case a tensor"},
 		{"--digest", NULL, OPTION_FLAG, &c.digest, "print one digest of everything the set wrote; equal digests are equal bits"},
 		{"--bounds", NULL, OPTION_FLAG, &c.bounds, "judge every op of the run by its derived error bound as well: ratio, rms, bias"},
+		{"--once", NULL, OPTION_FLAG, &c.set.once, "run kernels of shared objects once, without guard zones; else each call runs twice"},
 		{"--verbose", NULL, OPTION_FLAG, &c.verbose, "one line a tensor instead of one a layer and stage"},
 		{"--quiet", NULL, OPTION_FLAG, &c.quiet, "the verdict only"},
 		{"--no-color", NULL, OPTION_FLAG, &c.no_colour, "no colours on a terminal either (NO_COLOR does the same)"},
@@ -125,9 +171,6 @@ static int run(int argc, char **argv)
 	int operands, status;
 	bool done;
 	struct plumb_error err = {""};
-	struct plumb_golden *golden = NULL;
-	struct plumb_tolerances *tolerances = NULL;
-	struct session session = {0};
 
 	status = options_parse(&command_check, table, sizeof table / sizeof table[0], argc, argv, operand, 1, &operands, &done, &err);
 	if (status == PLUMB_OK && done)
@@ -137,22 +180,16 @@ static int run(int argc, char **argv)
 		status = plumb_fail(&err, PLUMB_BAD_INPUT, "a golden file is needed; usage: plumb check %s", command_check.usage);
 	if (status == PLUMB_OK)
 		status = report_paths(&c, operand[0], &err);
-	if (status == PLUMB_OK)
-		status = plumb_golden_open(operand[0], &golden, &err);
-	if (status == PLUMB_OK && !c.set.policy && !plumb_golden_has_run(golden, PLUMB_POLICY_F32))
-		c.set.policy = "bf16"; /* the only run there is */
-	if (status == PLUMB_OK)
-		status = plumb_tolerances_read(c.tolerances, &tolerances, &err);
-	if (status == PLUMB_OK)
-		status = session_open(&c.set, &session, &err);
-	if (status == PLUMB_OK)
-		status = compare_and_report(&c, operand[0], &session, golden, tolerances, &err);
-	if (status != PLUMB_OK && err.text[0])
+	if (status != PLUMB_OK) {
 		fprintf(stderr, "plumb check: %s\n", err.text);
-	session_close(&session);
-	plumb_tolerances_free(tolerances);
-	plumb_golden_close(golden);
-	return status;
+		return status;
+	}
+	c.golden = operand[0];
+	c.set.compares = true;
+	if (!session_wants_user(&c.set))
+		return work(&c, NULL);
+	status = contain(work, &c, c.set.timeout, &err);
+	return err.text[0] ? failed(&c, status, &err) : status;
 }
 
 const struct command command_check = {
@@ -168,6 +205,7 @@ const struct command command_check = {
 		    "  plumb check tiny.h5 --checkpoint DIR --set opt --bounds\n"
 		    "  plumb check tiny.h5 --checkpoint DIR --set opt --kv-format fp8 --state-format f16 --bounds --digest\n"
 		    "  plumb check tiny.h5 --checkpoint DIR --op gdn_recurrence@0-2=opt --guard\n"
+		    "  plumb check tiny.h5 --checkpoint DIR --op attn_gate=./mine.so\n"
 		    "  plumb check tiny.h5 --checkpoint DIR --profile served --set opt --digest\n"
 		    "  plumb check tiny.h5 --checkpoint DIR --layers 3 --json report.json --junit report.xml",
 	.run = run,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* plumb list: the living reference of ops, their operands, and tolerances. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/op.h"
@@ -11,6 +12,7 @@
 #include "core/tolerance.h"
 #include "opt/device.h"
 #include "tools/commands.h"
+#include "tools/contract.h"
 
 static const char *const roles[] = {"in", "out", "state", "weight", "constant"};
 static const char *const kinds[] = {"f32", "i32", "i64", "matrix", "bank", "cache", "ngram", "stored"};
@@ -20,7 +22,7 @@ static int list_ops(void)
 	printf("%-16s %-18s %s\n", "op", "stage", "what it does");
 	for (int i = 0; i < PLUMB_OP_COUNT; i++)
 		printf("%-16s %-18s %s\n", plumb_ops[i].name, plumb_ops[i].stage, plumb_ops[i].brief);
-	printf("\n'plumb list OP' shows the operands of one; core/ops/ holds the contracts.\n");
+	printf("\n'plumb list OP' shows the operands and the contract of one.\n");
 	return PLUMB_OK;
 }
 
@@ -33,7 +35,10 @@ static int list_op(enum plumb_op op)
 		printf("%-16s %-9s %-7s (%s)%s%s\n", o->name, roles[o->role], kinds[o->kind], o->shape,
 			o->trace ? ", trace" : "", o->optional && !o->trace ? ", may be absent" : "");
 	}
-	printf("\ndimension letters: core/config.h\n");
+	char *contract = contract_text(op);
+	if (contract)
+		printf("\n%s\n", contract);
+	free(contract);
 	return PLUMB_OK;
 }
 

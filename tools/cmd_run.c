@@ -9,6 +9,7 @@
 
 #include "opt/graph.h"
 #include "tools/commands.h"
+#include "tools/contain.h"
 #include "tools/output.h"
 #include "tools/progress.h"
 #include "tools/run_digest.h"
@@ -300,11 +301,11 @@ static int check_length(const struct run_command *c, const struct run *r, struct
 }
 
 static int open_run(struct run_command *c, struct run *r, struct plumb_decoder_options *o, char model[80],
-	struct plumb_error *err)
+	struct plumb_user_mark *mark, struct plumb_error *err)
 {
 	struct session *s = &r->session;
 	struct plumb_observer observer = {before_op, after_op, r};
-	int status = session_open(&c->set, s, err);
+	int status = session_open_marked(&c->set, mark, s, err);
 
 	if (status == PLUMB_OK && s->requantised) { /* standard output is for tokens */
 		char line[1024];
@@ -346,9 +347,49 @@ static int open_run(struct run_command *c, struct run *r, struct plumb_decoder_o
 	return status;
 }
 
+struct run_work {
+	struct run_command *command;
+	struct run *run;
+	struct plumb_decoder_options *options;
+};
+
+/* Everything after the options. self: struct run_work. */
+static int work(void *self, struct plumb_user_mark *mark)
+{
+	struct run_work *w = self;
+	struct run *r = w->run;
+	struct plumb_error err = {""};
+	char model[80];
+	int status = open_run(w->command, r, w->options, model, mark, &err);
+
+	if (status == PLUMB_OK)
+		status = decode(r, &err);
+	if (status == PLUMB_OK)
+		status = finish(r, &err);
+	if (status != PLUMB_OK)
+		fprintf(stderr, "plumb run: %s\n", err.text);
+	plumb_graph_destroy(r->graph);
+	plumb_decoder_destroy(r->decoder);
+	session_close(&r->session);
+	run_digests_free(&r->digests);
+	free(r->token);
+	return status;
+}
+
+/* The same in a process of its own, where a user's kernel may crash. */
+static int contained(struct run_work *w)
+{
+	struct plumb_error err = {""};
+	int status = contain(work, w, w->command->set.timeout, &err);
+
+	if (err.text[0])
+		fprintf(stderr, "plumb run: %s\n", err.text);
+	return status;
+}
+
 static int run(int argc, char **argv)
 {
-	struct run_command c = {.steps = -1, .context = -1};
+	struct run_command c = {.steps = -1, .context = -1, .set.timeout = CONTAIN_TIMEOUT};
 	const struct option table[] = {
 		SET_OPTIONS(&c.set),
 		SYNTHETIC_OPTIONS(&c.set),
@@ -363,12 +404,12 @@ static int run(int argc, char **argv)
 		{"--json", "FILE", OPTION_TEXT, &c.json, "write tokens, times and peak memory"},
 	};
 	const char *operand[1];
-	char model[80];
 	int operands, status;
 	bool done;
 	struct plumb_error err = {""};
 	struct plumb_decoder_options o = {0};
 	struct run r = {.command = &c};
+	struct run_work work_of = {&c, &r, &o};
 
 	status = options_parse(&command_run, table, sizeof table / sizeof table[0], argc, argv, operand, 0, &operands, &done, &err);
 	if (status == PLUMB_OK && done)
@@ -376,21 +417,14 @@ static int run(int argc, char **argv)
 	r.digesting = c.digest || c.digests || c.expect;
 	if (status == PLUMB_OK)
 		status = read_options(&c, &r, &o, &err);
-	if (status == PLUMB_OK)
-		status = open_run(&c, &r, &o, model, &err);
-	if (status == PLUMB_OK)
-		status = decode(&r, &err);
-	if (status == PLUMB_OK)
-		status = finish(&r, &err);
 	if (status != PLUMB_OK)
 		fprintf(stderr, "plumb run: %s\n", err.text);
-	plumb_graph_destroy(r.graph);
-	plumb_decoder_destroy(r.decoder);
-	session_close(&r.session);
-	run_digests_free(&r.digests);
+	else if (!session_wants_user(&c.set))
+		status = work(&work_of, NULL);
+	else
+		status = contained(&work_of);
 	run_expected_free(&r.expected);
 	free(r.prompt);
-	free(r.token);
 	return status;
 }
 

@@ -67,7 +67,7 @@ done
 step "golden files by cuda" same_traces
 export PLUMB_TEST_DEVICE=cuda
 for test in test_sets test_profile_runs test_ops_cuda test_formats_cuda test_format_rows_cuda test_format_shapes_cuda test_state_formats_cuda \
-	test_graph_cuda test_simt_cuda test_synthetic_cuda test_qsa test_attention; do
+	test_graph_cuda test_simt_cuda test_synthetic_cuda test_user_gpu test_qsa test_attention; do
 	step "$test on the GPU" "$build/tests/$test"
 	grep -E '^[0-9]+%' "$log" || true
 done

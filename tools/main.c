@@ -11,7 +11,7 @@
 #endif
 
 static const struct command *const commands[] = {
-	&command_check, &command_run, &command_golden, &command_drift, &command_list,
+	&command_check, &command_run, &command_golden, &command_drift, &command_list, &command_new_kernel,
 };
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
 
@@ -20,7 +20,7 @@ static void usage(FILE *f)
 	fprintf(f, "plumb " PLUMB_VERSION ": reference against optimised decode kernels of Qwen3.8-Flash-Next\n\n"
 		   "usage: plumb COMMAND ...\n\n");
 	for (int i = 0; i < COMMANDS; i++)
-		fprintf(f, "  %-8s %s\n", commands[i]->name, commands[i]->brief);
+		fprintf(f, "  %-10s %s\n", commands[i]->name, commands[i]->brief);
 	fprintf(f, "\n'plumb COMMAND --help' explains one, with examples.\n"
 		   "exit status: 0 within tolerance, 1 a mismatch, 2 wrong usage or bad input, 3 no such device\n");
 }

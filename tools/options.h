@@ -68,6 +68,9 @@ struct set_options {
 	int64_t seed;          /* simt schedule */
 	int64_t gpu;           /* which one */
 	bool guard;
+	int64_t timeout;       /* seconds for one call of a user's kernel; 0: no limit */
+	bool compares;         /* for plumb check: kernels of shared objects run guarded unless once, and fused entries get a shadow */
+	bool once;
 };
 
 /* The options of struct set_options, to be put into a command's table. */
@@ -87,13 +90,16 @@ struct set_options {
 			"how keys and values are stored (default: as the policy)"},                                    \
 		{"--state-format", "f32|f16", OPTION_TEXT, &(s)->state_format,                                         \
 			"how the GDN state is stored (default f32)"},                                                  \
-		{"--op", "NAME[@A-B]=ref|opt", OPTION_REPEAT, &(s)->op, "run one op, in layers A to B, from a set"},   \
+		{"--op", "NAME[@A-B]=ref|opt|FILE.so", OPTION_REPEAT, &(s)->op,                                        \
+			"run one op, in layers A to B, from a set or a shared object"},                                \
 		{"--threads", "N", OPTION_COUNT, &(s)->threads, "threads of the reference (the bits do not change)"},  \
 		{"--page-seed", "N", OPTION_COUNT, &(s)->page_seed, "shuffle the cache pages (results do not change)"}, \
 		{"--seed", "N", OPTION_COUNT, &(s)->seed, "order of warps and blocks on simt (0: natural)"},           \
 		{"--gpu", "N", OPTION_COUNT, &(s)->gpu, "which GPU, for --device cuda"},                               \
 		{"--guard", NULL, OPTION_FLAG, &(s)->guard,                                                            \
-			"run every op twice between guard zones, with two poisons"}
+			"run every op twice between guard zones, with two poisons"},                                   \
+		{"--timeout", "N", OPTION_COUNT, &(s)->timeout,                                                        \
+			"seconds that one call of a shared object's kernel may take (default 300; 0: no limit)"}
 
 /* The same for commands that also run a model without a checkpoint. */
 #define SYNTHETIC_OPTIONS(s)                                                                                           \

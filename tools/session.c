@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/plumb_kernel.h"
 #include "core/scan.h"
 #include "ref/ref.h"
 #include "ref/twin/twin.h"
@@ -14,6 +15,35 @@
 struct bindings {
 	struct plumb_binding ref, opt;
 };
+
+/* Whether the word after '=' is a file: it has a '/' or ends in .so. */
+static bool is_file(const char *word)
+{
+	size_t n = strlen(word);
+	return strchr(word, '/') || (n > 3 && strcmp(word + n - 3, ".so") == 0);
+}
+
+bool session_wants_user(const struct set_options *o)
+{
+	bool wanted = false;
+	for (int i = 0; i < o->op.count; i++) {
+		const char *equals = strchr(o->op.item[i], '=');
+		wanted = wanted || (equals && is_file(equals + 1));
+	}
+	return wanted;
+}
+
+/* Load every shared object that the options name: which device to open depends on them. */
+static int load_user(const struct set_options *o, struct plumb_user_mark *mark, struct session *s, struct plumb_error *err)
+{
+	int status = session_wants_user(o) ? plumb_user_create(mark, &s->user, err) : PLUMB_OK;
+	for (int i = 0; i < o->op.count && status == PLUMB_OK; i++) {
+		const char *equals = strchr(o->op.item[i], '=');
+		if (equals && is_file(equals + 1))
+			status = plumb_user_load(s->user, equals + 1, err);
+	}
+	return status;
+}
 
 static bool wants_opt(const struct set_options *o)
 {
@@ -27,11 +57,13 @@ static bool wants_opt(const struct set_options *o)
 
 static int open_device(const struct set_options *o, struct session *s, struct plumb_error *err)
 {
-	const char *name = o->device ? o->device : "simt";
+	const bool cuda = s->user && plumb_user_wants(s->user, PLUMB_KERNEL_CUDA);
+	const char *name = o->device ? o->device : cuda ? "cuda" : "simt";
 	if (o->gpu > 1023)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "--gpu is %lld, expected 0..1023", (long long)o->gpu);
 	const struct plumb_device_options options = {
 		.seed = (uint64_t)o->seed, .ordinal = (int)o->gpu, .poison = o->guard ? PLUMB_POISON_NAN : PLUMB_POISON_OFF,
+		.own_memory = s->user && plumb_user_wants(s->user, PLUMB_KERNEL_SIMT) && strcmp(name, "simt") == 0,
 	};
 	if (strcmp(name, "simt") != 0 && strcmp(name, "cuda") != 0)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "--device is '%s', expected simt or cuda", name);
@@ -48,7 +80,8 @@ static int make_bindings(const struct set_options *o, struct session *s, struct 
 		return plumb_fail(err, PLUMB_BAD_INPUT, "--mode is '%s', expected oracle or twin", mode);
 	b->ref = (struct plumb_binding){.set = strcmp(mode, "twin") == 0 ? &plumb_ref_twin : &plumb_ref_oracle};
 	b->opt = (struct plumb_binding){0};
-	if (wants_opt(o) || o->device) {
+	bool user = s->user && (plumb_user_wants(s->user, PLUMB_KERNEL_CUDA) || plumb_user_wants(s->user, PLUMB_KERNEL_SIMT));
+	if (wants_opt(o) || o->device || user) {
 		status = open_device(o, s, err);
 		if (status == PLUMB_OK)
 			b->opt = (struct plumb_binding){.set = plumb_device_set(s->device), .device = s->device};
@@ -59,12 +92,14 @@ static int make_bindings(const struct set_options *o, struct session *s, struct 
 static int make_guard(const struct set_options *o, struct session *s, struct plumb_error *err)
 {
 	int status = PLUMB_OK;
-	if (!o->guard)
-		return PLUMB_OK;
-	status = plumb_guard_create(&s->guard, err);
-	if (status == PLUMB_OK && s->device)
+	if (o->guard || (o->compares && !o->once && s->user))
+		status = plumb_guard_create(&s->guard, err);
+	if (status == PLUMB_OK && s->guard && s->device)
 		status = plumb_guard_watch(s->guard, s->device, err);
-	if (status == PLUMB_OK)
+	if (status == PLUMB_OK && s->user)
+		s->runner = plumb_user_runner(s->user, &(struct plumb_user_options){.guard = s->guard, .guard_all = o->guard,
+			.shadow = o->compares ? &plumb_ref_oracle : NULL});
+	else if (status == PLUMB_OK && s->guard)
 		s->runner = plumb_guard_runner(s->guard);
 	return status;
 }
@@ -83,7 +118,7 @@ int session_formats(const struct session *s, const struct set_options *o, struct
 
 const struct plumb_runner *session_runner(const struct session *s)
 {
-	return s->guard ? &s->runner : NULL;
+	return s->runner.run ? &s->runner : NULL;
 }
 
 /* The binding of a word. */
@@ -91,21 +126,31 @@ static int choose(const char *option, const char *word, const struct bindings *b
 	struct plumb_error *err)
 {
 	if (strcmp(word, "ref") != 0 && strcmp(word, "opt") != 0)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "%s is '%s', expected ref or opt", option, word);
+		return plumb_fail(err, PLUMB_BAD_INPUT, "%s is '%s', expected ref or opt%s", option, word,
+			strncmp(option, "--op", 4) == 0 ? ", or the path of a shared object" : "");
 	*out = strcmp(word, "opt") == 0 ? b->opt : b->ref;
 	return PLUMB_OK;
 }
 
-/* One --op NAME[@A-B]=ref|opt. */
+/* Whether any layer of first..last runs the op. */
+static bool runs_in(const struct plumb_config *cfg, enum plumb_op op, int first, int last)
+{
+	bool runs = false;
+	for (int l = first; l <= last; l++)
+		runs = runs || plumb_op_runs(cfg, op, l);
+	return runs;
+}
+
+/* One --op NAME[@A-B]=ref|opt|FILE.so. */
 static int bind_op(struct session *s, const char *text, const struct bindings *b, struct plumb_error *err)
 {
-	char name[64], option[80], layers[32] = "";
+	char name[256], option[280], layers[32] = "";
 	const char *equals = strchr(text, '='), *at = strchr(text, '@');
 	struct plumb_binding binding;
 	int first, last, status;
 
 	if (!equals)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "--op is '%s', expected NAME[@A-B]=ref|opt", text);
+		return plumb_fail(err, PLUMB_BAD_INPUT, "--op is '%s', expected NAME[@A-B]=ref|opt|FILE.so", text);
 	if (at && at > equals)
 		at = NULL;
 	snprintf(name, sizeof name, "%.*s", (int)((at ? at : equals) - text), text);
@@ -114,19 +159,18 @@ static int bind_op(struct session *s, const char *text, const struct bindings *b
 			(size_t)(equals - at - 1));
 	if (at)
 		snprintf(layers, sizeof layers, "%.*s", (int)(equals - at - 1), at + 1);
+	status = options_layers(at ? layers : NULL, s->model->cfg.layers, &first, &last, err);
+	if (status == PLUMB_OK && is_file(equals + 1))
+		return plumb_user_bind(s->user, &s->plan, &s->model->cfg, equals + 1, name, first, last, s->device, err);
 	enum plumb_op op = plumb_op_find(name);
 	if (op == PLUMB_OP_COUNT)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "--op names '%s', which is no op; 'plumb list ops' shows them", name);
 	snprintf(option, sizeof option, "--op %s", name);
-	status = choose(option, equals + 1, b, &binding, err);
 	if (status == PLUMB_OK)
-		status = options_layers(at ? layers : NULL, s->model->cfg.layers, &first, &last, err);
+		status = choose(option, equals + 1, b, &binding, err);
 	if (status != PLUMB_OK)
 		return status;
-	bool runs = false;
-	for (int l = first; l <= last; l++)
-		runs = runs || plumb_op_runs(&s->model->cfg, op, l);
-	if (!runs)
+	if (!runs_in(&s->model->cfg, op, first, last))
 		return plumb_fail(err, PLUMB_BAD_INPUT, "--op %s: no layer of '%s' runs %s", text, layers, name);
 	plumb_plan_bind(&s->plan, op, first, last, binding);
 	return PLUMB_OK;
@@ -152,7 +196,12 @@ static void describe(const struct set_options *o, struct session *s)
 			snprintf(s->describes + used, sizeof s->describes - used, "; %s %.8s", i ? "GDN state" : "keys and values",
 				format);
 	}
-	if (s->guard)
+	if (s->user) {
+		char kernels[400];
+		size_t n = strlen(s->describes);
+		snprintf(s->describes + n, sizeof s->describes - n, "; kernels of %s", plumb_user_describe(s->user, kernels, sizeof kernels));
+	}
+	if (o->guard)
 		strncat(s->describes, "; guarded", sizeof s->describes - strlen(s->describes) - 1);
 }
 
@@ -226,6 +275,11 @@ static int open_model(const struct set_options *o, struct session *s, struct plu
 
 int session_open(const struct set_options *o, struct session *s, struct plumb_error *err)
 {
+	return session_open_marked(o, NULL, s, err);
+}
+
+int session_open_marked(const struct set_options *o, struct plumb_user_mark *mark, struct session *s, struct plumb_error *err)
+{
 	struct bindings bindings = {{0}, {0}};
 	struct plumb_binding base = {0};
 	int status;
@@ -237,7 +291,9 @@ int session_open(const struct set_options *o, struct session *s, struct plumb_er
 		return plumb_fail(err, PLUMB_BAD_INPUT, "--checkpoint and --synthetic: expected one of them");
 	if (o->threads > 0)
 		omp_set_num_threads((int)(o->threads < 1024 ? o->threads : 1024));
-	status = make_bindings(o, s, &bindings, err);
+	status = load_user(o, mark, s, err);
+	if (status == PLUMB_OK)
+		status = make_bindings(o, s, &bindings, err);
 	if (status == PLUMB_OK)
 		status = choose("--set", o->set ? o->set : "ref", &bindings, &base, err);
 	if (status == PLUMB_OK)
@@ -246,6 +302,8 @@ int session_open(const struct set_options *o, struct session *s, struct plumb_er
 		status = plumb_plan_create(&s->model->cfg, base, &s->plan, err);
 	for (int i = 0; i < o->op.count && status == PLUMB_OK; i++)
 		status = bind_op(s, o->op.item[i], &bindings, err);
+	if (status == PLUMB_OK && s->user)
+		status = plumb_user_whole(s->user, &s->plan, err);
 	s->all_opt = o->set && strcmp(o->set, "opt") == 0 && o->op.count == 0;
 	if (status == PLUMB_OK)
 		status = make_guard(o, s, err);
@@ -257,6 +315,7 @@ int session_open(const struct set_options *o, struct session *s, struct plumb_er
 void session_close(struct session *s)
 {
 	plumb_plan_free(&s->plan);
+	plumb_user_destroy(s->user);
 	plumb_guard_destroy(s->guard);
 	plumb_device_close(s->device); /* before the model: it holds copies by host address */
 	plumb_requantised_free(s->requantised);

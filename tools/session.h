@@ -10,6 +10,7 @@
 #include "core/synthetic.h"
 #include "opt/device.h"
 #include "opt/guard.h"
+#include "opt/user.h"
 #include "tools/options.h"
 
 struct session {
@@ -23,11 +24,16 @@ struct session {
 	struct plumb_device *device;   /* NULL: nothing runs from the opt set */
 	bool all_opt;                  /* every op of every layer runs from the opt set */
 	struct plumb_guard *guard;     /* NULL: not asked for */
-	struct plumb_runner runner;    /* of the guard */
-	char describes[320]; /* "set opt on simt, seed 0; policy f32" and the like */
+	struct plumb_user *user;       /* kernels from shared objects; NULL: none */
+	struct plumb_runner runner;    /* of the user's kernels, or of the guard */
+	char describes[768]; /* "set opt on simt, seed 0; policy f32" and the like */
 };
 
-/* Open what the options name. Released by session_close also after an error. */
+/* Whether an --op names a shared object. */
+bool session_wants_user(const struct set_options *options);
+
+/* Open what the options name. Released by session_close also after an error. mark: of the users' kernels, may be NULL. */
+int session_open_marked(const struct set_options *options, struct plumb_user_mark *mark, struct session *out, struct plumb_error *err);
 int session_open(const struct set_options *options, struct session *out, struct plumb_error *err);
 void session_close(struct session *session);
 
@@ -35,7 +41,7 @@ void session_close(struct session *session);
 int session_formats(const struct session *session, const struct set_options *options, struct plumb_decoder_options *out,
 	struct plumb_error *err);
 
-/* What a decoder of this session runs through: the guard's runner, or NULL. */
+/* What a decoder of this session runs through: that of the users' kernels or of the guard, or NULL. */
 const struct plumb_runner *session_runner(const struct session *session);
 
 #endif

@@ -1,0 +1,85 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# The project of tools/template, built outside of the tree against an installed Plumb, by CMake, by pkg-config and with the header
+# alone: its kernels pass, the wrong variants are named. So does the example at the top of plumb/kernel.h, as it stands there.
+# usage: test_template.sh SOURCE_DIR BUILD_DIR
+set -eu
+source=$(cd "$1" && pwd) build=$(cd "$2" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+fail() {
+	echo "test_template: $1"
+	cat "$work/said"
+	exit 1
+}
+
+check() { # check STATUS FILE.so [OPTION...]: what plumb check says of its attn_gate
+	expected=$1 file=$2
+	shift 2
+	status=0
+	"$work/prefix/bin/plumb" check "$source/golden/tiny/tiny.h5" --checkpoint "$source/golden/tiny/checkpoint" --view local \
+		--op "attn_gate=$file" "$@" >"$work/said" 2>&1 || status=$?
+	[ "$status" -eq "$expected" ] || fail "$file: exit status $status, expected $expected"
+}
+
+cmake --install "$build" --prefix "$work/prefix" >/dev/null
+cp -r "$work/prefix/share/plumbline/template" "$work/mine"
+cd "$work/mine"
+
+cmake -S . -B right -DCMAKE_PREFIX_PATH="$work/prefix" >"$work/said" 2>&1 || fail "cmake with the installed package"
+cmake --build right >"$work/said" 2>&1 || fail "building"
+cmake -S . -B wrong -DPLUMB_INCLUDE="$work/prefix/include" -DWRONG=ON -DCMAKE_CUDA_COMPILER=NOTFOUND >"$work/said" 2>&1 ||
+	fail "cmake with the header alone"
+cmake --build wrong --target gate >"$work/said" 2>&1 || fail "building the wrong one"
+check 0 right/gate.so
+check 0 right/gate.so --policy bf16
+check 1 wrong/gate.so
+grep -q "layer03/attention/gated (attn_gate of wrong/gate.so): FAIL" "$work/said" || fail "the wrong kernel is not named"
+
+if command -v pkg-config >/dev/null; then
+	flags=$(PKG_CONFIG_PATH=$(dirname "$(find "$work/prefix" -name plumbline.pc)") pkg-config --cflags plumbline)
+	# shellcheck disable=SC2086
+	cc -O2 -shared -fPIC $flags -o by_hand.so gate.c -lm
+	check 0 ./by_hand.so
+fi
+
+# the example of the header
+sed -n '/^ \*     #include <math.h>/,/^ \*     PLUMB_KERNELS/s/^ \*     //p' "$work/prefix/include/plumb/kernel.h" >example.c
+[ "$(wc -l <example.c)" -gt 10 ] || fail "no example in plumb/kernel.h"
+cc -std=c11 -Wall -Wextra -Werror -O2 -shared -fPIC -I "$work/prefix/include" -o example.so example.c -lm
+check 0 ./example.so
+
+# the header in other languages, alone
+for language in c c++; do
+	printf '#include <plumb/kernel.h>\nint main(void) { return 0; }\n' >"alone.$language"
+	cc -x "$language" -Wall -Wextra -Wpedantic -Werror -I "$work/prefix/include" -fsyntax-only "alone.$language"
+done
+
+# plumb new-kernel: for every op a source that compiles, and that plumb runs
+plumb=$work/prefix/bin/plumb ops=0
+mkdir new
+for op in $("$plumb" list ops | awk 'NR > 1 && /^[a-z_]+ / { print $1 }') hc_norm_down+hc_up_mix; do
+	"$plumb" new-kernel "$op" "new/$ops" >"$work/said" 2>&1 || fail "new-kernel $op"
+	cc -std=c11 -Wall -Wextra -Werror -I "$work/prefix/include" -fsyntax-only new/$ops/*.c || fail "the source of new-kernel $op"
+	grep -q "Computes" new/$ops/*.c || fail "new-kernel $op: no contract"
+	"$plumb" list "${op%+*}" | grep -q "^Source " || fail "list $op: no contract"
+	ops=$((ops + 1))
+done
+[ "$ops" -gt 20 ] || fail "only $ops ops are listed"
+"$plumb" new-kernel attn_gate new/mine >/dev/null
+(cd new/mine && cmake -S . -B build -DCMAKE_PREFIX_PATH="$work/prefix" && cmake --build build) >"$work/said" 2>&1 || fail "building new/mine"
+check 1 new/mine/build/attn_gate.so
+grep -q "op attn_gate layer 3 position 0: .* attn_gate is not written yet" "$work/said" || fail "the new kernel does not run"
+echo mine >new/mine/attn_gate.c
+status=0
+"$plumb" new-kernel attn_gate new/mine >"$work/said" 2>&1 || status=$?
+[ "$status" -eq 2 ] && [ "$(cat new/mine/attn_gate.c)" = mine ] || fail "new-kernel writes over a file"
+
+cuda="no nvcc"
+if [ -e right/gate_cuda.so ]; then
+	cuda="the CUDA one compiles"
+	check 3 right/gate_cuda.so --device simt
+	grep -q "wants pointers of a GPU" "$work/said" || fail "what a CUDA kernel wants is not said"
+fi
+echo "test_template: the template builds and is judged; $cuda"

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: MIT */
+#include "tools/contain.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tools/output.h"
+
+/* Shared by the two processes. */
+struct shared {
+	struct plumb_user_mark mark;
+	int32_t finished;  /* work has returned */
+	int32_t signal;    /* that killed the child, seen by its handler */
+	uintptr_t address; /* of the fault */
+};
+
+static struct shared *shared; /* for the handler */
+
+static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+enum { FAULTS = sizeof faults / sizeof faults[0], STACK = 65536 };
+
+/* Note the address; then the fault happens again, with its default end. */
+static void fault(int number, siginfo_t *info, void *context)
+{
+	(void)context;
+	if (!shared->signal) {
+		shared->signal = number;
+		shared->address = (uintptr_t)info->si_addr;
+	}
+	signal(number, SIG_DFL);
+	if (info->si_code <= 0) /* sent by somebody: it does not happen again by itself */
+		raise(number);
+}
+
+static _Noreturn void child(
+        int (*work)(void *, struct plumb_user_mark *), void *self, const sigset_t *before, pid_t parent)
+{
+	static unsigned char stack[STACK]; /* a stack that has overflown is no place for a handler */
+	const stack_t other = {.ss_sp = stack, .ss_size = sizeof stack};
+	struct sigaction action = {.sa_sigaction = fault, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+
+	sigprocmask(SIG_SETMASK, before, NULL);
+	prctl(PR_SET_PDEATHSIG, SIGTERM);
+	if (getppid() != parent)
+		_exit(PLUMB_BAD_INPUT);
+	sigemptyset(&action.sa_mask);
+	sigaltstack(&other, NULL);
+	for (int i = 0; i < FAULTS; i++)
+		sigaction(faults[i], &action, NULL);
+	int status = output_end(work(self, &shared->mark));
+	shared->finished = 1;
+	exit(status);
+}
+
+static double now(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Wait for the child's end; kill it when one call takes longer than timeout. Returns whether it was killed. */
+static bool watch(pid_t pid, int64_t timeout, int *how)
+{
+	const struct timespec tick = {.tv_nsec = 200000000};
+	sigset_t ended;
+	uint64_t calls = 0;
+	double since = now();
+	bool killed = false;
+	pid_t got;
+
+	sigemptyset(&ended);
+	sigaddset(&ended, SIGCHLD);
+	while ((got = waitpid(pid, how, WNOHANG)) == 0 || (got < 0 && errno == EINTR)) {
+		const volatile struct plumb_user_mark *m = &shared->mark;
+		if (m->calls != calls || !m->under_way) {
+			calls = m->calls;
+			since = now();
+		}
+		if (timeout > 0 && !killed && now() - since > (double)timeout) {
+			killed = true;
+			kill(pid, SIGKILL);
+		}
+		sigtimedwait(&ended, NULL, &tick);
+	}
+	return killed;
+}
+
+/* Whether somebody wants the command to end. */
+static bool is_stop(int number)
+{
+	return number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT || number == SIGPIPE;
+}
+
+/* What happened to the child. */
+static int judge(int how, bool killed, int64_t timeout, struct plumb_error *failure)
+{
+	struct plumb_user_mark *m = &shared->mark;
+	/* a kernel that writes where it likes may have written here */
+	m->phase[sizeof m->phase - 1] = m->ops[sizeof m->ops - 1] = m->path[sizeof m->path - 1] = '\0';
+	const int status = m->path[0] ? PLUMB_MISMATCH : PLUMB_BAD_INPUT;
+	char where[700], last[600], at[48] = "";
+
+	if (m->path[0])
+		plumb_user_mark_show(m, last, sizeof last);
+	if (!m->path[0])
+		snprintf(where, sizeof where, "plumb");
+	else if (m->under_way)
+		snprintf(where, sizeof where, "%s", last);
+	else /* memory that the kernel has overwritten, or a defect of plumb */
+		snprintf(where, sizeof where, "plumb itself, after %s,", last);
+	if (shared->signal && shared->signal != SIGFPE)
+		snprintf(at, sizeof at, " at address 0x%llx", (unsigned long long)shared->address);
+	if (killed)
+		return plumb_fail(failure, PLUMB_MISMATCH, "%s hangs: no result after %lld seconds (--timeout)", where,
+		        (long long)timeout);
+	if (WIFSIGNALED(how)) {
+		const char *name = sigabbrev_np(WTERMSIG(how));
+		return plumb_fail(failure, status, "%s crashed (SIG%s%s)", where, name ? name : "?",
+		        WTERMSIG(how) == shared->signal ? at : "");
+	}
+	return plumb_fail(failure, status, "%s called exit(%d)", where, WEXITSTATUS(how));
+}
+
+int contain(int (*work)(void *, struct plumb_user_mark *), void *self, int64_t timeout, struct plumb_error *failure)
+{
+	sigset_t ended, before;
+	pid_t parent = getpid(), pid;
+	int how = 0;
+
+	failure->text[0] = '\0';
+	shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (shared == MAP_FAILED)
+		return plumb_fail(failure, PLUMB_BAD_INPUT, "out of memory for a child process");
+	fflush(NULL);
+	sigemptyset(&ended);
+	sigaddset(&ended, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &ended, &before);
+	pid = fork();
+	if (pid == 0)
+		child(work, self, &before, parent);
+	if (pid < 0) {
+		int reason = errno;
+		sigprocmask(SIG_SETMASK, &before, NULL);
+		munmap(shared, sizeof *shared);
+		return plumb_fail(failure, PLUMB_BAD_INPUT, "cannot start a process for the users' kernels: %s",
+		        strerror(reason));
+	}
+	bool killed = watch(pid, timeout, &how);
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	if (!killed && WIFSIGNALED(how) && is_stop(WTERMSIG(how))) { /* as without a child */
+		signal(WTERMSIG(how), SIG_DFL);
+		raise(WTERMSIG(how));
+	}
+	int status =
+	        !killed && WIFEXITED(how) && shared->finished ? WEXITSTATUS(how) : judge(how, killed, timeout, failure);
+	munmap(shared, sizeof *shared);
+	shared = NULL;
+	return status;
+}
