@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "golden/seal.h"
+
 enum { RUNS = 2 };
 
 struct plumb_golden {
@@ -63,8 +65,13 @@ static int read_prefill(struct plumb_golden *golden, enum plumb_policy policy, s
 static int read_format(struct plumb_golden *golden, struct plumb_error *err)
 {
 	struct plumb_golden_tensor *ids = &golden->input_ids;
-	int status = plumb_h5_read_i64(golden->file, "input_ids", ids, err);
+	const struct plumb_h5_attribute *format = plumb_h5_attribute(golden->file, "", "format");
+	int status;
 
+	if (format && format->type == PLUMB_H5_INTEGER && format->integer != PLUMB_GOLDEN_FORMAT)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: attribute format is %" PRId64 ", expected %d", plumb_golden_path(golden),
+			format->integer, PLUMB_GOLDEN_FORMAT);
+	status = plumb_golden_read_i64(golden, "input_ids", ids, err);
 	if (status != PLUMB_OK)
 		return status;
 	if (ids->rank != 1 || ids->count < 1)
@@ -93,6 +100,8 @@ int plumb_golden_open(const char *path, struct plumb_golden **out, struct plumb_
 	if (!golden)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: out of memory", path);
 	status = plumb_h5_open(path, &golden->file, err);
+	if (status == PLUMB_OK)
+		status = plumb_golden_seal_check(golden->file, err);
 	if (status == PLUMB_OK)
 		status = read_format(golden, err);
 	if (status == PLUMB_OK)
@@ -162,14 +171,44 @@ void plumb_golden_limit(struct plumb_golden *golden, int64_t max_count)
 	plumb_h5_limit(golden->file, max_count);
 }
 
+/* What was read of a dataset, against its checksum. */
+static int check_sum(struct plumb_golden *golden, const char *name, struct plumb_golden_tensor *t, int status,
+	struct plumb_error *err)
+{
+	struct plumb_sha256 sha;
+
+	if (status != PLUMB_OK || !plumb_golden_sum(golden->file, name))
+		return status;
+	plumb_sha256_begin(&sha);
+	plumb_golden_sum_add(&sha, t->f32 ? PLUMB_H5_FLOAT : PLUMB_H5_INT, t->f32 ? (void *)t->f32 : (void *)t->i64, t->count);
+	status = plumb_golden_sum_check(golden->file, name, &sha, err);
+	if (status != PLUMB_OK)
+		plumb_golden_tensor_free(t);
+	return status;
+}
+
 int plumb_golden_read_f32(
         struct plumb_golden *golden, const char *name, struct plumb_golden_tensor *out, struct plumb_error *err)
 {
-	return plumb_h5_read_f32(golden->file, name, out, err);
+	return check_sum(golden, name, out, plumb_h5_read_f32(golden->file, name, out, err), err);
 }
 
 int plumb_golden_read_i64(
         struct plumb_golden *golden, const char *name, struct plumb_golden_tensor *out, struct plumb_error *err)
 {
-	return plumb_h5_read_i64(golden->file, name, out, err);
+	return check_sum(golden, name, out, plumb_h5_read_i64(golden->file, name, out, err), err);
+}
+
+struct plumb_h5 *plumb_golden_file(struct plumb_golden *golden)
+{
+	return golden->file;
+}
+
+enum plumb_ties plumb_golden_ties(const struct plumb_golden *golden)
+{
+	const char *ties = plumb_golden_attribute(golden, "ties"), *producer = plumb_golden_attribute(golden, "producer");
+
+	if (ties)
+		return strcmp(ties, "torch") == 0 ? PLUMB_TIES_TORCH : PLUMB_TIES_LOWER;
+	return producer && strstr(producer, "transformers") && strstr(producer, "CPU") ? PLUMB_TIES_TORCH : PLUMB_TIES_LOWER;
 }

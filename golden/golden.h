@@ -19,9 +19,12 @@ extern "C" {
 
 struct plumb_golden;
 
+enum { PLUMB_GOLDEN_FORMAT = 1 }; /* the attribute `format`; files without it are of it too */
+
 /* Open a golden file; *out is set on success and released by plumb_golden_close.
  * Demands /input_ids (integers, rank 1, 1 to PLUMB_H5_MAX_COUNT of them), at least one of the groups fp32 and bf16 with
- * at least one dataset that can be read, and an integer `prefill` in 0..T where there is one. input_ids may be any
+ * at least one dataset that can be read, and an integer `prefill` in 0..T where there is one; a seal, where there is one, must
+ * hold (golden/seal.h). input_ids may be any
  * integers: their range is that of a vocabulary the caller knows. Errors: PLUMB_BAD_INPUT, one line with the file, the
  * dataset, its value and what was expected. */
 int plumb_golden_open(const char *path, struct plumb_golden **out, struct plumb_error *err);
@@ -53,7 +56,15 @@ const struct plumb_h5_entry *plumb_golden_find(const struct plumb_golden *golden
 /* Largest number of elements that a read accepts, PLUMB_H5_MAX_COUNT unless set. */
 void plumb_golden_limit(struct plumb_golden *golden, int64_t max_count);
 
-/* Read a dataset; *out is released by plumb_golden_tensor_free. See plumb_h5_read_f32 and plumb_h5_read_i64. */
+/* Which of equal scores its producer took: its attribute `ties` ("lower", "torch"); without one, transformers on the CPU
+ * chooses as torch.topk does and anybody else is taken to prefer the lower index. */
+enum plumb_ties plumb_golden_ties(const struct plumb_golden *golden);
+
+/* The HDF5 file under it, for reading in pieces. */
+struct plumb_h5 *plumb_golden_file(struct plumb_golden *golden);
+
+/* Read a dataset; *out is released by plumb_golden_tensor_free. See plumb_h5_read_f32 and plumb_h5_read_i64. Refused too:
+ * values that their checksum contradicts (golden/seal.h). */
 int plumb_golden_read_f32(
         struct plumb_golden *golden, const char *name, struct plumb_golden_tensor *out, struct plumb_error *err);
 int plumb_golden_read_i64(

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "golden/h5_child.h"
+#include "golden/h5_write.h"
 
 /* A child that says nothing for this long hangs, in the file system most likely: its processor time has a closer limit
  * (golden/h5_child.c). Reading adds a second for each 16 MiB. */
@@ -42,6 +43,7 @@ void plumb_golden_tensor_free(struct plumb_golden_tensor *tensor)
 		return;
 	free(tensor->f32);
 	free(tensor->i64);
+	free(tensor->u8);
 	memset(tensor, 0, sizeof *tensor);
 }
 
@@ -249,8 +251,16 @@ static int by_name(const void *a, const void *b)
 	return strcmp(((const struct plumb_h5_entry *)a)->name, ((const struct plumb_h5_entry *)b)->name);
 }
 
-/* Sort the entries and remember where the child has each. */
-static int sort_entries(struct plumb_h5 *file, struct plumb_error *err)
+static int by_object(const void *a, const void *b)
+{
+	const struct plumb_h5_attribute *x = a, *y = b;
+	int order = strcmp(x->object, y->object);
+
+	return order != 0 ? order : strcmp(x->name, y->name);
+}
+
+/* Sort the attributes and the entries, and remember where the child has each entry. */
+static int sort_lists(struct plumb_h5 *file, struct plumb_error *err)
 {
 	const char **order = malloc(((size_t)file->entries + 1) * sizeof *order);
 	int status = PLUMB_OK;
@@ -262,6 +272,8 @@ static int sort_entries(struct plumb_h5 *file, struct plumb_error *err)
 	}
 	for (int64_t i = 0; i < file->entries; i++)
 		order[i] = file->entry[i].name;
+	if (file->attributes > 0)
+		qsort(file->attribute, (size_t)file->attributes, sizeof *file->attribute, by_object);
 	if (file->entries > 0)
 		qsort(file->entry, (size_t)file->entries, sizeof *file->entry, by_name);
 	for (int64_t i = 1; i < file->entries; i++) {
@@ -324,6 +336,11 @@ static int look(const char *path, struct plumb_error *err)
 
 	if (fd < 0)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: %s", path, strerror(errno));
+	if (plumb_h5_is_unfinished(path)) {
+		status = plumb_fail(err, PLUMB_BAD_INPUT, "%s: left unfinished by a program that was stopped, expected a whole file",
+		        path);
+		goto out;
+	}
 	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
 		status = plumb_fail(err, PLUMB_BAD_INPUT, "%s: not a regular file, expected an HDF5 file", path);
 		goto out;
@@ -363,7 +380,7 @@ int plumb_h5_open(const char *path, struct plumb_h5 **out, struct plumb_error *e
 	if (status == PLUMB_OK)
 		status = receive_list(file, err);
 	if (status == PLUMB_OK)
-		status = sort_entries(file, err);
+		status = sort_lists(file, err);
 	if (status == PLUMB_OK) {
 		*out = file;
 		file = NULL;
@@ -414,10 +431,11 @@ const struct plumb_h5_entry *plumb_h5_find(const struct plumb_h5 *file, const ch
 
 const struct plumb_h5_attribute *plumb_h5_attribute(const struct plumb_h5 *file, const char *object, const char *name)
 {
-	for (int64_t i = 0; i < file->attributes; i++)
-		if (strcmp(file->attribute[i].object, object) == 0 && strcmp(file->attribute[i].name, name) == 0)
-			return &file->attribute[i];
-	return NULL;
+	struct plumb_h5_attribute key = {.object = object, .name = name};
+
+	if (file->attributes == 0)
+		return NULL;
+	return bsearch(&key, file->attribute, (size_t)file->attributes, sizeof *file->attribute, by_object);
 }
 
 void plumb_h5_limit(struct plumb_h5 *file, int64_t max_count)
@@ -430,16 +448,23 @@ static const char *type_name(enum plumb_h5_type type)
 	return type == PLUMB_H5_FLOAT ? "floats" : type == PLUMB_H5_INT ? "integers" : "neither floats nor integers";
 }
 
-/* Ask the child for the values of an entry, value_size bytes each. */
-static int request_values(struct plumb_h5 *file, const struct plumb_h5_entry *entry, size_t value_size, void *values,
-        struct plumb_error *err)
+static size_t value_size(enum plumb_h5_want want)
+{
+	return want == PLUMB_H5_AS_U8 ? 1 : want == PLUMB_H5_AS_F32 ? sizeof(float) : sizeof(int64_t);
+}
+
+/* Ask the child for rows of an entry, `elements` values in all; rows -1: all of it. */
+static int request_values(struct plumb_h5 *file, const struct plumb_h5_entry *entry, enum plumb_h5_want want,
+        int64_t first, int64_t rows, int64_t elements, void *values, struct plumb_error *err)
 {
 	struct plumb_h5_request request = {
 	        .entry = file->position[entry - file->entry],
-	        .type = (int32_t)entry->type,
+	        .want = (int32_t)want,
+	        .first = first,
+	        .count = rows,
 	};
 	struct plumb_h5_header header;
-	size_t bytes = (size_t)entry->count * value_size;
+	size_t bytes = (size_t)elements * value_size(want);
 	char *body = malloc(PLUMB_H5_MAX_MESSAGE + 1);
 	int status;
 
@@ -462,10 +487,26 @@ out:
 	return status;
 }
 
-static int read_values(struct plumb_h5 *file, const char *name, enum plumb_h5_type type, size_t value_size,
-        struct plumb_golden_tensor *out, void **values, struct plumb_error *err)
+/* Whether so many values of an entry can be asked for. */
+static int admit(struct plumb_h5 *file, const struct plumb_h5_entry *entry, int64_t elements, struct plumb_error *err)
+{
+	if (elements > file->max_count)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: %s: %" PRId64 " elements, expected at most %" PRId64,
+		        file->path, entry->name, elements, file->max_count);
+	if (file->fd < 0)
+		return plumb_fail(
+		        err, PLUMB_BAD_INPUT, "%s: %s: not readable after an earlier failure", file->path, entry->name);
+	/* The child has checked that the stored bytes can hold this many values, and no count passes 2^63 / 8. */
+	if (elements > (INT64_MAX >> 4))
+		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: %s: %" PRId64 " elements", file->path, entry->name, elements);
+	return PLUMB_OK;
+}
+
+static int read_values(struct plumb_h5 *file, const char *name, enum plumb_h5_want want, struct plumb_golden_tensor *out,
+        void **values, struct plumb_error *err)
 {
 	const struct plumb_h5_entry *entry = plumb_h5_find(file, name);
+	enum plumb_h5_type type = want == PLUMB_H5_AS_F32 ? PLUMB_H5_FLOAT : PLUMB_H5_INT;
 	int status;
 
 	memset(out, 0, sizeof *out);
@@ -476,20 +517,14 @@ static int read_values(struct plumb_h5 *file, const char *name, enum plumb_h5_ty
 	if (entry->type != type)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: %s: %s, expected %s", file->path, name,
 		        type_name(entry->type), type_name(type));
-	if (entry->count > file->max_count)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: %s: %" PRId64 " elements, expected at most %" PRId64,
-		        file->path, name, entry->count, file->max_count);
-	if (file->fd < 0)
-		return plumb_fail(
-		        err, PLUMB_BAD_INPUT, "%s: %s: not readable after an earlier failure", file->path, name);
-	/* The child has checked that the stored bytes can hold this many values, and no count passes 2^63 / 8. */
-	if (entry->count > (INT64_MAX >> 4))
-		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: %s: %" PRId64 " elements", file->path, name, entry->count);
-	*values = malloc((size_t)entry->count * value_size + 1);
+	status = admit(file, entry, entry->count, err);
+	if (status != PLUMB_OK)
+		return status;
+	*values = malloc((size_t)entry->count * value_size(want) + 1);
 	if (!*values)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: %s: out of memory for %" PRId64 " values", file->path,
 		        name, entry->count);
-	status = request_values(file, entry, value_size, *values, err);
+	status = request_values(file, entry, want, 0, -1, entry->count, *values, err);
 	if (status != PLUMB_OK) {
 		free(*values);
 		*values = NULL;
@@ -504,7 +539,7 @@ static int read_values(struct plumb_h5 *file, const char *name, enum plumb_h5_ty
 int plumb_h5_read_f32(struct plumb_h5 *file, const char *name, struct plumb_golden_tensor *out, struct plumb_error *err)
 {
 	void *values;
-	int status = read_values(file, name, PLUMB_H5_FLOAT, sizeof(float), out, &values, err);
+	int status = read_values(file, name, PLUMB_H5_AS_F32, out, &values, err);
 
 	out->f32 = values;
 	return status;
@@ -513,8 +548,51 @@ int plumb_h5_read_f32(struct plumb_h5 *file, const char *name, struct plumb_gold
 int plumb_h5_read_i64(struct plumb_h5 *file, const char *name, struct plumb_golden_tensor *out, struct plumb_error *err)
 {
 	void *values;
-	int status = read_values(file, name, PLUMB_H5_INT, sizeof(int64_t), out, &values, err);
+	int status = read_values(file, name, PLUMB_H5_AS_I64, out, &values, err);
 
 	out->i64 = values;
+	return status;
+}
+
+int plumb_h5_read_u8(struct plumb_h5 *file, const char *name, struct plumb_golden_tensor *out, struct plumb_error *err)
+{
+	void *values;
+	int status = read_values(file, name, PLUMB_H5_AS_U8, out, &values, err);
+
+	out->u8 = values;
+	return status;
+}
+
+int64_t plumb_h5_rows(const struct plumb_h5_entry *entry, int64_t *width)
+{
+	int axis = 0;
+
+	*width = 1;
+	if (entry->rank == 0)
+		return 1;
+	while (axis < entry->rank - 1 && entry->dim[axis] == 1)
+		axis++;
+	if (entry->count > 0)
+		*width = entry->count / entry->dim[axis];
+	return entry->count > 0 ? entry->dim[axis] : 0;
+}
+
+int plumb_h5_read_rows(struct plumb_h5 *file, const struct plumb_h5_entry *entry, int64_t first, int64_t count, void *values,
+        struct plumb_error *err)
+{
+	int64_t width, rows = plumb_h5_rows(entry, &width);
+	bool whole = first == 0 && count == rows;
+	int status;
+
+	if (entry->type == PLUMB_H5_OTHER)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: %s: %s, expected numbers", file->path, entry->name,
+		        type_name(entry->type));
+	if (first < 0 || count < 0 || first > rows || count > rows - first)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: %s: rows %" PRId64 " to %" PRId64 ", it has %" PRId64, file->path,
+		        entry->name, first, first + count - 1, rows);
+	status = admit(file, entry, count * width, err);
+	if (status == PLUMB_OK && count > 0)
+		status = request_values(file, entry, entry->type == PLUMB_H5_FLOAT ? PLUMB_H5_AS_F32 : PLUMB_H5_AS_I64, first,
+			whole ? -1 : count, count * width, values, err);
 	return status;
 }

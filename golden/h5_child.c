@@ -597,15 +597,55 @@ static int send_list(struct child *child, const char *path)
 	return status;
 }
 
+/* Whether a dataset of integers holds single bytes. */
+static bool is_bytes(hid_t dataset)
+{
+	hid_t type = H5Dget_type(dataset);
+	bool yes = type >= 0 && H5Tget_size(type) == 1 && H5Tget_sign(type) == H5T_SGN_NONE;
+
+	if (type >= 0)
+		H5Tclose(type);
+	return yes;
+}
+
+/* Select the rows asked for; *count: their elements. The space of the file is released by the caller. */
+static int select_rows(struct child *child, const char *name, const struct plumb_h5_entry_message *entry,
+        const struct plumb_h5_request *request, hid_t space, size_t *count)
+{
+	hsize_t start[PLUMB_H5_RANK] = {0}, size[PLUMB_H5_RANK];
+	int axis = 0;
+
+	for (int i = 0; i < entry->rank; i++)
+		size[i] = (hsize_t)entry->dim[i];
+	if (request->count >= 0) {
+		while (axis < entry->rank - 1 && entry->dim[axis] == 1)
+			axis++;
+		if (entry->rank == 0 || request->first < 0 || request->first > entry->dim[axis] ||
+		        request->count > entry->dim[axis] - request->first)
+			return fail(child, "%s: no rows %" PRId64 " to %" PRId64, name, request->first,
+			        request->first + request->count - 1);
+		start[axis] = (hsize_t)request->first;
+		size[axis] = (hsize_t)request->count;
+		if (H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, size, NULL) < 0)
+			return fail_hdf5(child, "rows cannot be selected", name);
+	}
+	*count = 1;
+	for (int i = 0; i < entry->rank; i++)
+		*count *= (size_t)size[i]; /* at most 1040 times the file, as check_storage saw to */
+	return 0;
+}
+
 static int send_values(struct child *child, const struct plumb_h5_request *request)
 {
 	int status = -1;
 	struct plumb_h5_entry_message entry;
-	size_t size = request->type == PLUMB_H5_FLOAT ? sizeof(float) : sizeof(int64_t), count = 1;
-	hid_t memory = request->type == PLUMB_H5_FLOAT ? H5T_NATIVE_FLOAT : H5T_NATIVE_INT64;
+	bool bytes = request->want == PLUMB_H5_AS_U8;
+	size_t size = bytes ? 1 : request->want == PLUMB_H5_AS_F32 ? sizeof(float) : sizeof(int64_t), count = 1;
+	hid_t memory = bytes ? H5T_NATIVE_UINT8 : request->want == PLUMB_H5_AS_F32 ? H5T_NATIVE_FLOAT : H5T_NATIVE_INT64;
+	hid_t dataset, space = -1, packed = -1;
+	hsize_t elements;
 	const char *name;
 	void *values = NULL;
-	hid_t dataset;
 
 	if (request->entry >= child->entries)
 		return fail(child, "no dataset %" PRIu32, request->entry);
@@ -615,16 +655,28 @@ static int send_values(struct child *child, const struct plumb_h5_request *reque
 		return fail_hdf5(child, "cannot be opened", name);
 	if (check_dataset(child, name, dataset, &entry) < 0)
 		goto out;
-	for (int i = 0; i < entry.rank; i++)
-		count *= (size_t)entry.dim[i]; /* at most 1040 times the file, as check_storage saw to */
+	if (bytes && !is_bytes(dataset)) {
+		fail(child, "%s: values of another type, expected unsigned integers of 8 bits", name);
+		goto out;
+	}
+	space = H5Dget_space(dataset);
+	if (space < 0) {
+		fail_hdf5(child, "data space", name);
+		goto out;
+	}
+	if (select_rows(child, name, &entry, request, space, &count) < 0)
+		goto out;
 	limit_memory(child, saturating_product(count, size));
 	limit_time(PATIENCE_SECONDS + saturating_product(count, size) / BYTES_PER_SECOND);
 	values = malloc(count * size + 1);
-	if (!values) {
+	elements = (hsize_t)count;
+	packed = H5Screate_simple(1, &elements, NULL);
+	if (!values || packed < 0) {
 		fail(child, "%s: out of memory for %zu values", name, count);
 		goto out;
 	}
-	if (count > 0 && H5Dread(dataset, memory, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) < 0) {
+	if (count > 0 && H5Dread(dataset, memory, request->count < 0 ? H5S_ALL : packed, request->count < 0 ? H5S_ALL : space,
+	                         H5P_DEFAULT, values) < 0) {
 		fail_hdf5(child, "cannot be decoded", name);
 		goto out;
 	}
@@ -633,6 +685,10 @@ static int send_values(struct child *child, const struct plumb_h5_request *reque
 	status = 0;
 out:
 	free(values);
+	if (packed >= 0)
+		H5Sclose(packed);
+	if (space >= 0)
+		H5Sclose(space);
 	H5Dclose(dataset);
 	return status;
 }

@@ -88,7 +88,7 @@ START_TEST(help_and_usage)
 	expect(&r, 2);
 	plumb(&r, "frobnicate");
 	expect_bad(&r, "frobnicate", "--help");
-	static const char *const commands[] = {"check", "run", "list"};
+	static const char *const commands[] = {"check", "run", "list", "golden make", "golden verify", "golden diff"};
 	for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
 		plumb(&r, "%s --help", commands[i]);
 		expect(&r, 0);

@@ -67,6 +67,7 @@ struct check_item {
 	bool hidden;                              /* not compared: inside a fused entry of a user, or a trace it does not write */
 	const char *kernel;                       /* of a user, that had a hand in it: ops, as in "attn_gate"; else NULL */
 	const char *library;                      /* its shared object */
+	bool fed;                                 /* local view: by recorded inputs, so one op's rules hold; else propagated ones */
 	struct plumb_verdict verdict;
 };
 
@@ -97,6 +98,8 @@ struct check_view {
 	int hidden;                /* items that are */
 	int missing;               /* tensors of the format that the golden does not hold */
 	char missing_names[160];   /* the first of them */
+	int64_t untold;            /* rows whose choice runs through a tie and is not recorded */
+	char untold_first[96];     /* "layer03/qsa/selected_mask row 23" */
 	struct plumb_digest digest; /* of all that the set wrote, before anything was put in its place */
 	struct check_bounds *bounds; /* NULL: not asked for */
 	double seconds;

@@ -46,7 +46,7 @@ void check_boundary_begin(const struct check_run *run, struct check_item *item)
 {
 	const struct plumb_golden_tensor *g = &item->golden;
 	double sum = 0.0;
-	if (!active(run) || !g->f32)
+	if (!active(run) || !item->fed || !g->f32)
 		return;
 	for (int64_t i = 0; i < g->count; i++)
 		sum += (double)g->f32[i] * (double)g->f32[i];
@@ -81,7 +81,7 @@ int check_boundary_rows(struct check_run *run, const struct plumb_call *call, st
 	const float *exact = NULL;
 
 	/* ids have no rounding; a second gather would advance the history */
-	if (!active(run) || call->op == PLUMB_PLE_EMBED || call->op == PLUMB_EMBED)
+	if (!active(run) || !item->fed || call->op == PLUMB_PLE_EMBED || call->op == PLUMB_EMBED)
 		return PLUMB_OK;
 	for (int64_t i = 0; i < count; i++) {
 		if (ours[i] == golden[i])
@@ -96,7 +96,7 @@ int check_boundary_rows(struct check_run *run, const struct plumb_call *call, st
 void check_boundary_cache(
 	struct check_run *run, struct check_item *item, const float *ours, const float *golden, int64_t first, int64_t count)
 {
-	if (!active(run))
+	if (!active(run) || !item->fed)
 		return;
 	/* a cache shows rounded values only; the unrounded one lies at most half a step away, on golden's side if it is next
 	 * to the boundary */

@@ -22,6 +22,9 @@ struct check_run {
 /* The item of a source at a layer, or NULL when the golden has no such dataset. */
 struct check_item *check_find(struct check_run *run, const struct plumb_golden_source *source, int layer);
 
+/* The item of a dataset by its name within the run, or NULL. */
+struct check_item *check_find_name(struct check_run *run, const char *name);
+
 /* Load the golden tensor of an item if it is not there yet, and start its comparison. */
 int check_load(struct check_run *run, struct check_item *item);
 
@@ -37,6 +40,11 @@ void check_set_operand(void *args, enum plumb_op op, const char *name, void *poi
 int check_experts(struct check_run *run, const struct plumb_call *call, struct check_item *item);
 int check_scores(struct check_run *run, const struct plumb_call *call); /* after qsa_score: fills run->score */
 int check_mask(struct check_run *run, const struct plumb_call *call, struct check_item *item);
+
+/* tools/check_fed.c: whether the recorded tensors feed the op that an item comes from; and, after a call that chooses, rows
+ * with a tied cut whose choice is not recorded. */
+bool check_fed(struct check_run *run, const struct check_item *item);
+int check_untold(struct check_run *run, const struct plumb_call *call);
 
 /* tools/check_local.c: in the local view, put the recorded tensors in place of what the op wrote, and what follows from
  * them inside the op's outputs. */

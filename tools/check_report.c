@@ -225,6 +225,28 @@ static void print_boundary(const struct check_view *v)
 			(long long)differ, (long long)explained, worst);
 }
 
+/* Local view: what is not held to the rules of one op. */
+static void print_unfed(const struct check_view *v)
+{
+	char names[120] = "";
+	size_t used = 0;
+	int n = 0;
+
+	for (int i = 0; i < v->items; i++) {
+		if (!v->item[i].expected || v->item[i].fed)
+			continue;
+		n++;
+		if (used < sizeof names)
+			used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", v->item[i].name);
+	}
+	if (n)
+		printf("  %d tensor%s come%s from inputs that are not recorded, by several ops: held to the propagated tolerances (%s%s)\n", n,
+			n == 1 ? "" : "s", n == 1 ? "s" : "", names, used < sizeof names ? "" : "...");
+	if (v->untold)
+		printf("  %lld choice%s not recorded run%s through equal scores (first: %s): what follows may differ; --ties torch|lower\n",
+			(long long)v->untold, v->untold == 1 ? "" : "s", v->untold == 1 ? "s" : "", v->untold_first);
+}
+
 static void print_view(const struct check_report *r, const struct check_view *v)
 {
 	printf("\n%s view: %s\n", plumb_view_name(v->view),
@@ -240,6 +262,7 @@ static void print_view(const struct check_report *r, const struct check_view *v)
 	if (v->missing)
 		printf("  not recorded, so not compared: %d tensors of the format (%s%s)\n", v->missing, v->missing_names,
 			strlen(v->missing_names) + 1 < sizeof v->missing_names ? "" : "...");
+	print_unfed(v);
 	if (v->compared == 0)
 		printf("  FAIL: nothing to compare in this view and these layers\n");
 	print_boundary(v);
@@ -378,6 +401,7 @@ static void add_item(cJSON *array, const struct check_report *r, const struct ch
 	}
 	cJSON_AddBoolToObject(o, "pass", it->verdict.pass);
 	cJSON_AddStringToObject(o, "verdict", it->verdict.text);
+	cJSON_AddBoolToObject(o, "inputs_recorded", it->fed);
 	if (it->kind == CHECK_FLOAT && it->compared)
 		add_float(o, it);
 	else if (it->kind == CHECK_SELECTION)
@@ -443,6 +467,7 @@ int check_report_json(const struct check_report *r, const char *path, struct plu
 		add_number(o, "values", (double)v->elements);
 		add_number(o, "not_recorded", v->missing);
 		add_number(o, "not_given", v->hidden);
+		add_number(o, "ties_not_recorded", (double)v->untold);
 		add_number(o, "tied_cuts", (double)v->tied_rows);
 		add_number(o, "rows_explained", (double)v->explained_rows);
 		cJSON *items = cJSON_AddArrayToObject(o, "items");

@@ -22,13 +22,13 @@ static double score_share(enum plumb_view view, enum plumb_policy policy)
 	return view == PLUMB_VIEW_LOCAL ? 0x1p-8 : 0x1p-5;
 }
 
-static double score_bound(struct check_run *run, const float *score, int64_t n)
+static double score_bound(struct check_run *run, const struct check_item *item, const float *score, int64_t n)
 {
 	double largest = 0.0;
 	for (int64_t i = 0; i < n; i++)
 		if (fabs((double)score[i]) > largest && isfinite(score[i]))
 			largest = fabs((double)score[i]);
-	return 2.0 * score_share(run->view->view, run->options->policy) * largest;
+	return 2.0 * score_share(item->fed ? run->view->view : PLUMB_VIEW_PROPAGATED, run->options->policy) * largest;
 }
 
 /* A NaN among the scores makes the choice wrong: NaN compares equal to NaN, and everything would be a tie. Rows whose
@@ -85,7 +85,7 @@ int check_experts(struct check_run *run, const struct plumb_call *call, struct c
 		for (int64_t k = 0; k < A; k++)
 			golden[k] = recorded[k] < 0 || recorded[k] >= E ? -1 : (int32_t)recorded[k];
 		route_prob_ref(a->logits + t * E, E, prob);
-		double bound = score_bound(run, prob, E);
+		double bound = score_bound(run, item, prob, E);
 		plumb_compare_order(prob, E, A, ours, A, golden, A, bound, &s);
 		look_at_scores(item, prob, E, A, &s);
 		record(item, row, bound, &s);
@@ -155,7 +155,7 @@ int check_mask(struct check_run *run, const struct plumb_call *call, struct chec
 		int32_t *ours = a->block + t * N;
 		struct plumb_selection s = {.choice = PLUMB_CHOICE_WRONG};
 		int64_t n = mask_blocks(item->golden.f32 + p * T, T, p, B, golden, s.text, sizeof s.text);
-		double bound = score_bound(run, score, nb);
+		double bound = score_bound(run, item, score, nb);
 		if (n == 0 && k == 0 && a->count[t] == 0)
 			s = (struct plumb_selection){.choice = PLUMB_CHOICE_EQUAL}; /* no complete block yet */
 		else if (n >= 0)

@@ -101,7 +101,7 @@ struct check_item *check_find(struct check_run *run, const struct plumb_golden_s
 	return bsearch(&key, run->view->item, (size_t)run->view->items, sizeof key, by_name);
 }
 
-static struct check_item *find_name(struct check_run *run, const char *name)
+struct check_item *check_find_name(struct check_run *run, const char *name)
 {
 	struct check_item key;
 	snprintf(key.name, sizeof key.name, "%s", name);
@@ -133,7 +133,7 @@ void check_finish(struct check_run *run, struct check_item *item)
 {
 	const struct check_options *o = run->options;
 	const struct plumb_tolerance_rule *rule =
-		plumb_tolerances_find(o->tolerances, run->view->view, o->policy, item->name);
+		plumb_tolerances_find(o->tolerances, item->fed ? run->view->view : PLUMB_VIEW_PROPAGATED, o->policy, item->name);
 
 	item->compared = true;
 	switch (item->kind) {
@@ -282,6 +282,8 @@ static int after_op(struct check_run *run, const struct plumb_call *wrote, const
 	}
 	if (call->op == PLUMB_QSA_SCORE)
 		status = check_scores(run, call);
+	if (status == PLUMB_OK)
+		status = check_untold(run, call);
 	for (int i = 0; i < plumb_golden_source_count && status == PLUMB_OK; i++) {
 		const struct plumb_golden_source *s = &plumb_golden_sources[i];
 		struct check_item *item = writes(s, call) ? check_find(run, s, call->layer) : NULL;
@@ -453,9 +455,9 @@ static int run_all(struct check_run *run, const int32_t *token)
 	}
 	if (run->view->view != PLUMB_VIEW_PROPAGATED || !in_range(o, o->model->cfg.layers))
 		return status;
-	if (status == PLUMB_OK && (item = find_name(run, "decode_logits")))
+	if (status == PLUMB_OK && (item = check_find_name(run, "decode_logits")))
 		status = decode_logits(run, item, token);
-	if (status == PLUMB_OK && (item = find_name(run, "greedy")))
+	if (status == PLUMB_OK && (item = check_find_name(run, "greedy")))
 		status = greedy(run, item, token);
 	plumb_digest_state(&run->view->digest, run->decoder);
 	return status;
@@ -473,9 +475,11 @@ static void find_missing(struct check_run *run)
 			const struct plumb_golden_source *s = &plumb_golden_sources[i];
 			char name[96];
 			int home;
+			if (s->scope == PLUMB_GOLDEN_OUTSIDE && l < o->model->cfg.layers)
+				continue;
 			if (!plumb_op_runs(&o->model->cfg, s->op, l) || !plumb_golden_dataset_name(s, &o->model->cfg, l, name, sizeof name))
 				continue;
-			if (plumb_golden_source_find(&o->model->cfg, name, &home) != s || !in_range(o, home) || find_name(run, name))
+			if (plumb_golden_source_find(&o->model->cfg, name, &home) != s || !in_range(o, home) || check_find_name(run, name))
 				continue;
 			v->missing++;
 			if (used < sizeof v->missing_names)
@@ -535,6 +539,8 @@ int check_view_run(
 		token[t] = (int32_t)plumb_golden_input_ids(options->golden)[t];
 	if (status == PLUMB_OK)
 		status = make_items(options, view, out, err);
+	for (int i = 0; i < out->items && status == PLUMB_OK; i++)
+		out->item[i].fed = view == PLUMB_VIEW_PROPAGATED || check_fed(&run, &out->item[i]);
 	if (status == PLUMB_OK && options->bounds && !(out->bounds = check_bounds_create(options->model->cfg.layers, err)))
 		status = PLUMB_BAD_INPUT;
 	if (status == PLUMB_OK)

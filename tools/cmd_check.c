@@ -18,13 +18,6 @@ struct check_command {
 	bool verbose, quiet, no_colour, digest, bounds;
 };
 
-/* transformers on the CPU breaks ties as torch.topk does. */
-static enum plumb_ties producer_ties(const char *producer)
-{
-	return producer && strstr(producer, "transformers") && strstr(producer, "CPU") ? PLUMB_TIES_TORCH
-										     : PLUMB_TIES_LOWER;
-}
-
 static int views_of(const char *text, bool wanted[2], struct plumb_error *err)
 {
 	bool both = !text || strcmp(text, "both") == 0;
@@ -83,7 +76,7 @@ static int compare_and_report(const struct check_command *c, const char *path, s
 	if (status == PLUMB_OK)
 		status = options_policy(&c->set, &o.policy, err);
 	if (status == PLUMB_OK)
-		status = options_ties(&c->set, producer_ties(producer), &o.ties, err);
+		status = options_ties(&c->set, plumb_golden_ties(golden), &o.ties, err);
 	if (status == PLUMB_OK)
 		status = session_formats(session, &c->set, &o.formats, err);
 	report.other_formats = o.formats.state != PLUMB_F32 ||
@@ -134,13 +127,15 @@ static int failed(const struct check_command *c, int status, const struct plumb_
 /* Everything after the options. self: struct check_command. */
 static int work(void *self, struct plumb_user_mark *mark)
 {
-	const struct check_command *c = self;
+	struct check_command *c = self;
 	struct plumb_error err = {""};
 	struct plumb_golden *golden = NULL;
 	struct plumb_tolerances *tolerances = NULL;
 	struct session session = {0};
 	int status = plumb_golden_open(c->golden, &golden, &err);
 
+	if (status == PLUMB_OK && !c->set.policy && !plumb_golden_has_run(golden, PLUMB_POLICY_F32))
+		c->set.policy = "bf16"; /* the only run there is */
 	if (status == PLUMB_OK)
 		status = plumb_tolerances_read(c->tolerances, &tolerances, &err);
 	if (status == PLUMB_OK)

@@ -43,6 +43,18 @@ same_digests() { # same_digests POLICY [OPTION...]
 	[ -n "$a" ] && [ "$a" = "$b" ] && [ "$a" = "$c" ] && [ "$a" = "$d" ]
 }
 
+same_traces() { # golden files by the twin and by the GPU hold the same bits; the GPU's can be made again
+	made=$(mktemp -d)
+	"$plumb" golden make "$made/twin.h5" --checkpoint golden/tiny/checkpoint --prompt-from golden/tiny/tiny.h5 --ties lower --mode twin &&
+		"$plumb" golden make "$made/cuda.h5" --checkpoint golden/tiny/checkpoint --prompt-from golden/tiny/tiny.h5 --ties lower \
+			--set opt --device cuda --save-seconds 0 &&
+		"$plumb" golden diff "$made/twin.h5" "$made/cuda.h5" &&
+		"$plumb" golden verify "$made/cuda.h5" --checkpoint golden/tiny/checkpoint
+	rc=$?
+	rm -rf "$made"
+	return $rc
+}
+
 command -v nvidia-smi >/dev/null 2>&1 && nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
 for policy in f32 bf16; do
 	step "digests, policy $policy" same_digests $policy
@@ -52,6 +64,7 @@ for policy in f32 bf16; do
 	step "check cuda against transformers, $policy" "$plumb" check $golden --set opt --device cuda --policy $policy
 	step "guarded, $policy" "$plumb" check $golden --set opt --device cuda --policy $policy --guard --view local
 done
+step "golden files by cuda" same_traces
 export PLUMB_TEST_DEVICE=cuda
 for test in test_sets test_profile_runs test_ops_cuda test_formats_cuda test_format_rows_cuda test_format_shapes_cuda test_state_formats_cuda \
 	test_graph_cuda test_simt_cuda test_user_gpu test_qsa test_attention; do

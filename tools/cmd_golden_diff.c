@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT */
+/* plumb golden diff: two traces. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/golden.h"
+#include "tools/golden_report.h"
+#include "tools/output.h"
+#include "tools/progress.h"
+
+struct diff_command {
+	const char *group, *rel_l2, *tolerances, *json, *ulp;
+	bool verbose, quiet, no_colour;
+};
+
+static int positive(const char *option, const char *text, double most, double *out, struct plumb_error *err)
+{
+	char *end;
+	errno = 0;
+	*out = strtod(text, &end);
+	if (errno || end == text || *end || !(*out >= 0.0 && *out <= most))
+		return plumb_fail(err, PLUMB_BAD_INPUT, "%s is '%s', expected a number in 0..%g", option, text, most);
+	return PLUMB_OK;
+}
+
+/* One rule: what the options ask for. */
+static int rule_of(const struct diff_command *c, struct diff_options *o, struct plumb_tolerances **tolerances,
+        char demand[128], struct plumb_error *err)
+{
+	double ulp = 0.0;
+	int status = PLUMB_OK;
+
+	if ((c->ulp != NULL) + (c->rel_l2 != NULL) + (c->tolerances != NULL) > 1)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "--ulp, --rel-l2 and --tolerances: expected one of them");
+	o->rule = c->ulp ? DIFF_ULP : c->rel_l2 ? DIFF_REL_L2 : c->tolerances ? DIFF_TOLERANCES : DIFF_BITS;
+	snprintf(demand, 128, "no bit may differ");
+	if (c->ulp) {
+		status = positive("--ulp", c->ulp, 0x1p23, &ulp, err);
+		o->ulp = (int64_t)ulp;
+		if (status == PLUMB_OK && (double)o->ulp != ulp)
+			status = plumb_fail(err, PLUMB_BAD_INPUT, "--ulp is '%s', expected a whole number", c->ulp);
+		snprintf(demand, 128, "%lld ulp", (long long)o->ulp);
+	} else if (c->rel_l2) {
+		status = positive("--rel-l2", c->rel_l2, 0.5, &o->rel_l2, err);
+		snprintf(demand, 128, "relative L2 %g", o->rel_l2);
+	} else if (c->tolerances) {
+		bool own = strcmp(c->tolerances, "builtin") == 0;
+		status = plumb_tolerances_read(own ? NULL : c->tolerances, tolerances, err);
+		o->tolerances = *tolerances;
+		snprintf(demand, 128, "propagated tolerances%s", own ? "" : " of the file");
+	}
+	return status;
+}
+
+static int compare(const struct diff_command *c, const char *const path[2], struct plumb_error *err)
+{
+	struct plumb_h5 *a = NULL, *b = NULL;
+	struct plumb_tolerances *tolerances = NULL;
+	struct diff diff = {0};
+	struct diff_options o = {.group = c->group, .progress = !c->quiet};
+	char demand[128];
+	struct golden_report report = {
+	        .command = "golden diff",
+	        .name_a = "A",
+	        .name_b = "B",
+	        .path_a = path[0],
+	        .path_b = path[1],
+	        .demand = demand,
+	        .diff = &diff,
+	        .verbose = c->verbose,
+	        .quiet = c->quiet,
+	};
+	double start = progress_now();
+	int status = rule_of(c, &o, &tolerances, demand, err);
+
+	for (int i = 0; i < 2 && status == PLUMB_OK; i++)
+		status = output_refuse("--json", c->json, path[i], NULL, err);
+	if (status == PLUMB_OK)
+		status = plumb_h5_open(path[0], &a, err);
+	if (status == PLUMB_OK)
+		status = plumb_h5_open(path[1], &b, err);
+	if (status == PLUMB_OK)
+		status = diff_run(a, b, &o, &diff, err);
+	report.seconds = progress_now() - start;
+	if (status == PLUMB_OK) {
+		golden_report_facts(&report, a, b);
+		if (!c->json || strcmp(c->json, "-") != 0)
+			golden_report_print(&report);
+		if (c->json)
+			status = golden_report_json(&report, c->json, err);
+		if (status == PLUMB_OK)
+			status = diff_status(&diff);
+	}
+	diff_free(&diff);
+	plumb_tolerances_free(tolerances);
+	plumb_h5_close(b);
+	plumb_h5_close(a);
+	return status;
+}
+
+static int run(int argc, char **argv)
+{
+	struct diff_command c = {0};
+	const struct option table[] = {
+	        {"--group", "NAME", OPTION_TEXT, &c.group, "tensors of this group only: fp32 or bf16"},
+	        {"--ulp", "N", OPTION_TEXT, &c.ulp,
+	                "floats may be N steps of binary32 apart, choices equal as sets (default: no bit may differ)"},
+	        {"--rel-l2", "X", OPTION_TEXT, &c.rel_l2,
+	                "floats may differ by this relative L2, choices equal as sets"},
+	        {"--tolerances", "FILE", OPTION_TEXT, &c.tolerances,
+	                "the propagated rules of a tolerance file; 'builtin': those of plumb check"},
+	        {"--json", "FILE", OPTION_TEXT, &c.json, "write everything that was measured; '-' is standard output"},
+	        {"--verbose", NULL, OPTION_FLAG, &c.verbose, "show tensors that are equal as well"},
+	        {"--quiet", NULL, OPTION_FLAG, &c.quiet, "the verdict only"},
+	        {"--no-color", NULL, OPTION_FLAG, &c.no_colour,
+	                "no colours on a terminal either (NO_COLOR does the same)"},
+	};
+	const char *operand[2] = {NULL, NULL};
+	struct plumb_error err = {""};
+	int operands, status;
+	bool done;
+
+	status = options_parse(&command_golden_diff, table, sizeof table / sizeof table[0], argc, argv, operand, 2,
+	        &operands, &done, &err);
+	if (status == PLUMB_OK && done)
+		return PLUMB_OK;
+	output_colour(!c.no_colour);
+	if (status == PLUMB_OK && operands != 2)
+		status = plumb_fail(&err, PLUMB_BAD_INPUT, "two files are needed; usage: plumb golden diff %s",
+		        command_golden_diff.usage);
+	if (status == PLUMB_OK)
+		status = compare(&c, operand, &err);
+	if (status != PLUMB_OK && err.text[0])
+		fprintf(stderr, "plumb golden diff: %s\n", err.text);
+	return status;
+}
+
+const struct command command_golden_diff = {
+        .name = "golden diff",
+        .usage = "A.h5 B.h5 [options]",
+        .brief = "compare two traces, tensor by tensor",
+        .about = "Compares every tensor of two traces in the order of a forward pass, so that the first divergence is "
+                 "at the top.\n"
+                 "Figures are of A against B. Tensors that are equal in every bit are not shown. Files of any size: "
+                 "rows are streamed.",
+        .examples = "  plumb golden diff before.h5 after.h5\n"
+                    "  plumb golden diff a.h5 b.h5 --group fp32 --ulp 4\n"
+                    "  plumb golden diff mine.h5 golden/tiny/tiny.h5 --tolerances builtin --json report.json",
+        .run = run,
+};
