@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "golden/h5_child.h"
+#include "golden/h5_write.h"
 
 /* A child that says nothing for this long hangs, in the file system most likely: its processor time has a closer limit
  * (golden/h5_child.c). Reading adds a second for each 16 MiB. */
@@ -42,6 +43,7 @@ void plumb_golden_tensor_free(struct plumb_golden_tensor *tensor)
 		return;
 	free(tensor->f32);
 	free(tensor->i64);
+	free(tensor->u8);
 	memset(tensor, 0, sizeof *tensor);
 }
 
@@ -324,6 +326,11 @@ static int look(const char *path, struct plumb_error *err)
 
 	if (fd < 0)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: %s", path, strerror(errno));
+	if (plumb_h5_is_unfinished(path)) {
+		status = plumb_fail(err, PLUMB_BAD_INPUT, "%s: left unfinished by a program that was stopped, expected a whole file",
+		        path);
+		goto out;
+	}
 	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
 		status = plumb_fail(err, PLUMB_BAD_INPUT, "%s: not a regular file, expected an HDF5 file", path);
 		goto out;
@@ -431,12 +438,12 @@ static const char *type_name(enum plumb_h5_type type)
 }
 
 /* Ask the child for the values of an entry, value_size bytes each. */
-static int request_values(struct plumb_h5 *file, const struct plumb_h5_entry *entry, size_t value_size, void *values,
-        struct plumb_error *err)
+static int request_values(struct plumb_h5 *file, const struct plumb_h5_entry *entry, enum plumb_h5_want want,
+        size_t value_size, void *values, struct plumb_error *err)
 {
 	struct plumb_h5_request request = {
 	        .entry = file->position[entry - file->entry],
-	        .type = (int32_t)entry->type,
+	        .want = (int32_t)want,
 	};
 	struct plumb_h5_header header;
 	size_t bytes = (size_t)entry->count * value_size;
@@ -462,10 +469,11 @@ out:
 	return status;
 }
 
-static int read_values(struct plumb_h5 *file, const char *name, enum plumb_h5_type type, size_t value_size,
+static int read_values(struct plumb_h5 *file, const char *name, enum plumb_h5_want want, size_t value_size,
         struct plumb_golden_tensor *out, void **values, struct plumb_error *err)
 {
 	const struct plumb_h5_entry *entry = plumb_h5_find(file, name);
+	enum plumb_h5_type type = want == PLUMB_H5_AS_F32 ? PLUMB_H5_FLOAT : PLUMB_H5_INT;
 	int status;
 
 	memset(out, 0, sizeof *out);
@@ -489,7 +497,7 @@ static int read_values(struct plumb_h5 *file, const char *name, enum plumb_h5_ty
 	if (!*values)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: %s: out of memory for %" PRId64 " values", file->path,
 		        name, entry->count);
-	status = request_values(file, entry, value_size, *values, err);
+	status = request_values(file, entry, want, value_size, *values, err);
 	if (status != PLUMB_OK) {
 		free(*values);
 		*values = NULL;
@@ -504,7 +512,7 @@ static int read_values(struct plumb_h5 *file, const char *name, enum plumb_h5_ty
 int plumb_h5_read_f32(struct plumb_h5 *file, const char *name, struct plumb_golden_tensor *out, struct plumb_error *err)
 {
 	void *values;
-	int status = read_values(file, name, PLUMB_H5_FLOAT, sizeof(float), out, &values, err);
+	int status = read_values(file, name, PLUMB_H5_AS_F32, sizeof(float), out, &values, err);
 
 	out->f32 = values;
 	return status;
@@ -513,8 +521,17 @@ int plumb_h5_read_f32(struct plumb_h5 *file, const char *name, struct plumb_gold
 int plumb_h5_read_i64(struct plumb_h5 *file, const char *name, struct plumb_golden_tensor *out, struct plumb_error *err)
 {
 	void *values;
-	int status = read_values(file, name, PLUMB_H5_INT, sizeof(int64_t), out, &values, err);
+	int status = read_values(file, name, PLUMB_H5_AS_I64, sizeof(int64_t), out, &values, err);
 
 	out->i64 = values;
+	return status;
+}
+
+int plumb_h5_read_u8(struct plumb_h5 *file, const char *name, struct plumb_golden_tensor *out, struct plumb_error *err)
+{
+	void *values;
+	int status = read_values(file, name, PLUMB_H5_AS_U8, sizeof(uint8_t), out, &values, err);
+
+	out->u8 = values;
 	return status;
 }

@@ -77,6 +77,7 @@ struct plumb_golden_tensor {
 	int64_t count;
 	float *f32;
 	int64_t *i64;
+	uint8_t *u8;
 };
 void plumb_golden_tensor_free(struct plumb_golden_tensor *tensor);
 
@@ -102,10 +103,13 @@ void plumb_h5_limit(struct plumb_h5 *file, int64_t max_count);
 /* Read a dataset.
  * f32: of floats. float16, bfloat16 widen exactly; float64 is rounded to nearest even, beyond the range to Inf.
  * i64: of integers of any width and sign; unsigned values beyond 2^63-1 give 2^63-1.
+ * u8: of unsigned integers of 8 bits only: raw bytes, one byte of memory each.
  * Errors: no such dataset, another type, more elements than the limit, a file that cannot be decoded. */
 int plumb_h5_read_f32(
         struct plumb_h5 *file, const char *name, struct plumb_golden_tensor *out, struct plumb_error *err);
 int plumb_h5_read_i64(
+        struct plumb_h5 *file, const char *name, struct plumb_golden_tensor *out, struct plumb_error *err);
+int plumb_h5_read_u8(
         struct plumb_h5 *file, const char *name, struct plumb_golden_tensor *out, struct plumb_error *err);
 
 #ifdef __cplusplus

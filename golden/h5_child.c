@@ -597,12 +597,24 @@ static int send_list(struct child *child, const char *path)
 	return status;
 }
 
+/* Whether a dataset of integers holds single bytes. */
+static bool is_bytes(hid_t dataset)
+{
+	hid_t type = H5Dget_type(dataset);
+	bool yes = type >= 0 && H5Tget_size(type) == 1 && H5Tget_sign(type) == H5T_SGN_NONE;
+
+	if (type >= 0)
+		H5Tclose(type);
+	return yes;
+}
+
 static int send_values(struct child *child, const struct plumb_h5_request *request)
 {
 	int status = -1;
 	struct plumb_h5_entry_message entry;
-	size_t size = request->type == PLUMB_H5_FLOAT ? sizeof(float) : sizeof(int64_t), count = 1;
-	hid_t memory = request->type == PLUMB_H5_FLOAT ? H5T_NATIVE_FLOAT : H5T_NATIVE_INT64;
+	bool bytes = request->want == PLUMB_H5_AS_U8;
+	size_t size = bytes ? 1 : request->want == PLUMB_H5_AS_F32 ? sizeof(float) : sizeof(int64_t), count = 1;
+	hid_t memory = bytes ? H5T_NATIVE_UINT8 : request->want == PLUMB_H5_AS_F32 ? H5T_NATIVE_FLOAT : H5T_NATIVE_INT64;
 	const char *name;
 	void *values = NULL;
 	hid_t dataset;
@@ -615,6 +627,10 @@ static int send_values(struct child *child, const struct plumb_h5_request *reque
 		return fail_hdf5(child, "cannot be opened", name);
 	if (check_dataset(child, name, dataset, &entry) < 0)
 		goto out;
+	if (bytes && !is_bytes(dataset)) {
+		fail(child, "%s: values of another type, expected unsigned integers of 8 bits", name);
+		goto out;
+	}
 	for (int i = 0; i < entry.rank; i++)
 		count *= (size_t)entry.dim[i]; /* at most 1040 times the file, as check_storage saw to */
 	limit_memory(child, saturating_product(count, size));

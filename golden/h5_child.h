@@ -12,7 +12,7 @@ enum plumb_h5_kind {
 	PLUMB_H5_ENTRY,     /* struct plumb_h5_entry_message, name */
 	PLUMB_H5_ATTRIBUTE, /* struct plumb_h5_attribute_message, object, name, text */
 	PLUMB_H5_READY,     /* end of the list, nothing */
-	PLUMB_H5_DATA,      /* nothing; count values of 4 (f32) or 8 (i64) bytes follow the message */
+	PLUMB_H5_DATA,      /* nothing; count values of 4 (f32), 8 (i64) or 1 (u8) bytes follow the message */
 	PLUMB_H5_FAILED,    /* text of the error, without the path of the file */
 };
 
@@ -37,7 +37,14 @@ struct plumb_h5_attribute_message {
  * does. */
 struct plumb_h5_request {
 	uint32_t entry;
-	int32_t type; /* enum plumb_h5_type */
+	int32_t want; /* enum plumb_h5_want */
+};
+
+/* As what values are asked for. */
+enum plumb_h5_want {
+	PLUMB_H5_AS_F32,
+	PLUMB_H5_AS_I64,
+	PLUMB_H5_AS_U8,
 };
 
 enum { PLUMB_H5_MAX_MESSAGE = PLUMB_H5_MAX_TEXT + 2 * PLUMB_H5_MAX_NAME + 256 };
