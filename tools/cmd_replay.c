@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: MIT */
+/* plumb replay: run the calls that cases hold, and compare. */
+#include <cJSON.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "tools/check_second.h"
+#include "tools/commands.h"
+#include "tools/judge.h"
+#include "tools/output.h"
+#include "tools/session.h"
+
+enum { MAX_CASES = 1024 };
+
+struct replay_command {
+	struct set_options set;
+	int64_t repeat;
+	const char *json;
+	bool exact;
+};
+
+/* What came out of one case. */
+struct replayed {
+	struct judge judge;
+	char text[sizeof(struct plumb_error)];
+	double milliseconds; /* of the fastest run */
+	bool changes;        /* two runs gave different results */
+};
+
+static double now_ms(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+static const char *or_unknown(const char *text)
+{
+	return text ? text : "unknown";
+}
+
+/* What a run left, to be compared with the next one. */
+static int keep_result(const struct plumb_call *call, struct check_second *second, struct plumb_case_expected kept[],
+	struct plumb_error *err)
+{
+	const struct plumb_op_info *info = &plumb_ops[call->op];
+	struct plumb_call left = *call;
+
+	left.args = second->args;
+	for (int i = 0; i < info->operands; i++) {
+		const struct plumb_operand *o = &info->operand[i];
+		int64_t bytes;
+		free((void *)kept[i].data);
+		kept[i].data = NULL;
+		if (o->role != PLUMB_OUT && o->role != PLUMB_STATE)
+			continue;
+		kept[i].data = judge_copy(&left, o, &bytes);
+		if (!kept[i].data && bytes >= 0)
+			return plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for a copy of %s", o->name);
+	}
+	return PLUMB_OK;
+}
+
+/* Run a case as often as asked. */
+static int run_case(const struct replay_command *c, const struct session *s, struct plumb_case *k, struct replayed *out,
+	struct plumb_error *err)
+{
+	const struct plumb_binding *by = &s->plan.binding[(size_t)k->call.layer * PLUMB_OP_COUNT + k->call.op];
+	const struct check_second_way way = {.by = *by, .runner = session_runner(s), .poison = PLUMB_POISON_NAN};
+	enum plumb_case_criterion criterion = c->exact ? PLUMB_CASE_BITS : k->criterion;
+	struct plumb_case_expected kept[PLUMB_CASE_OPERANDS] = {{0}};
+	struct check_second second = {0};
+	struct plumb_call left = k->call;
+	struct judge same;
+	int status = check_second_keep(&second, &k->call, err);
+
+	k->call.binding = by;
+	out->milliseconds = -1.0;
+	if (status == PLUMB_OK)
+		status = check_second_before(&second, &k->call, err);
+	for (int64_t i = 0; i < c->repeat && status == PLUMB_OK; i++) {
+		double start = now_ms(), took;
+		status = check_second_run_by(&second, &k->call, &way, err);
+		took = now_ms() - start;
+		if (status != PLUMB_OK)
+			break;
+		out->milliseconds = out->milliseconds < 0 || took < out->milliseconds ? took : out->milliseconds;
+		left.args = second.args;
+		if (i == 0)
+			status = judge_call(&left, second.args_before, k->expected, criterion, NULL, &out->judge, err);
+		else {
+			status = judge_call(&left, second.args_before, kept, PLUMB_CASE_BITS, NULL, &same, err);
+			if (status == PLUMB_OK && !same.pass && !out->changes) {
+				out->changes = true;
+				snprintf(out->text, sizeof out->text, "run %lld differs from run %lld: %s", (long long)i + 1, (long long)i,
+					same.text + strlen("FAIL: "));
+			}
+		}
+		if (status == PLUMB_OK && c->repeat > 1)
+			status = keep_result(&k->call, &second, kept, err);
+		check_second_undo(&second, &k->call);
+	}
+	for (int i = 0; i < PLUMB_CASE_OPERANDS; i++)
+		free((void *)kept[i].data);
+	check_second_free(&second);
+	return status;
+}
+
+static void report(const char *path, const struct plumb_case *k, const struct session *s, const struct replayed *r)
+{
+	bool pass = r->judge.pass && !r->changes;
+	char where[96];
+
+	if (k->call.layer == k->cfg.layers)
+		snprintf(where, sizeof where, "outside the layers");
+	else
+		snprintf(where, sizeof where, "layer %d", k->call.layer);
+	printf("%s%s%s  %s: %s, %s%s%s, position %lld, %lld row%s; %s: %s; %.2f ms\n", pass ? output_good() : output_bad(),
+		pass ? "pass" : "FAIL", output_plain(), path, plumb_ops[k->call.op].name, where, k->call.site ? " site " : "",
+		k->call.site ? plumb_site_name(k->call.site) : "", (long long)k->call.position, (long long)k->call.T,
+		k->call.T == 1 ? "" : "s", s->describes, r->judge.text + (r->judge.pass ? strlen("pass: ") : strlen("FAIL: ")),
+		r->milliseconds);
+	if (r->changes)
+		printf("      %snot repeatable%s: %s\n", output_bad(), output_plain(), r->text);
+	if (!pass && k->origin.suspect) {
+		char line[256];
+		struct plumb_error clean;
+		plumb_fail(&clean, PLUMB_OK, "expected values by %s; recorded against %s%s%s", or_unknown(k->origin.truth),
+			k->origin.suspect, k->origin.finding ? ": " : "", k->origin.finding ? k->origin.finding : "");
+		snprintf(line, sizeof line, "%.255s", clean.text);
+		printf("      %s\n", line);
+	}
+}
+
+static void add_json(cJSON *list, const char *path, const struct plumb_case *k, const struct replayed *r)
+{
+	const struct plumb_op_info *info = &plumb_ops[k->call.op];
+	cJSON *o = cJSON_CreateObject(), *operands;
+
+	cJSON_AddItemToArray(list, o);
+	cJSON_AddStringToObject(o, "case", path);
+	cJSON_AddStringToObject(o, "op", info->name);
+	cJSON_AddNumberToObject(o, "layer", k->call.layer);
+	cJSON_AddStringToObject(o, "site", plumb_site_name(k->call.site));
+	cJSON_AddNumberToObject(o, "position", (double)k->call.position);
+	cJSON_AddNumberToObject(o, "rows", (double)k->call.T);
+	cJSON_AddStringToObject(o, "criterion", k->criterion == PLUMB_CASE_BOUND ? "bound" : "bits");
+	cJSON_AddBoolToObject(o, "pass", r->judge.pass && !r->changes);
+	cJSON_AddBoolToObject(o, "repeatable", !r->changes);
+	cJSON_AddStringToObject(o, "text", r->judge.text);
+	cJSON_AddNumberToObject(o, "milliseconds", r->milliseconds);
+	operands = cJSON_AddArrayToObject(o, "operands");
+	for (int i = 0; i < info->operands; i++) {
+		const struct judge_operand *at = &r->judge.at[i];
+		cJSON *x;
+		if (!at->judged)
+			continue;
+		x = cJSON_CreateObject();
+		cJSON_AddItemToArray(operands, x);
+		cJSON_AddStringToObject(x, "name", info->operand[i].name);
+		cJSON_AddNumberToObject(x, "values", (double)at->count);
+		cJSON_AddNumberToObject(x, "differ", (double)at->differ);
+		cJSON_AddNumberToObject(x, "first", (double)at->first);
+		cJSON_AddNumberToObject(x, "worst", (double)at->worst);
+		cJSON_AddNumberToObject(x, "got", at->got);
+		cJSON_AddNumberToObject(x, "expected", at->want);
+		cJSON_AddNumberToObject(x, "ratio", at->ratio);
+	}
+}
+
+/* One case file: its own config, so its own plan. */
+static int replay(const struct replay_command *c, struct session *s, const char *path, cJSON *list, struct plumb_error *err)
+{
+	struct replayed r = {0};
+	struct plumb_case *k = NULL;
+	int status = plumb_case_read(path, &k, err);
+
+	if (status == PLUMB_OK)
+		status = session_plan(&c->set, s, &k->cfg, err);
+	if (status == PLUMB_OK)
+		status = run_case(c, s, k, &r, err);
+	if (status == PLUMB_OK) {
+		report(path, k, s, &r);
+		if (list)
+			add_json(list, path, k, &r);
+		status = r.judge.pass && !r.changes ? PLUMB_OK : PLUMB_MISMATCH;
+		err->text[0] = '\0';
+	}
+	session_plan_free(s);
+	plumb_case_free(k);
+	return status;
+}
+
+static int write_json(const char *path, cJSON *list, struct plumb_error *err)
+{
+	cJSON *top = cJSON_CreateObject();
+	char *text;
+	int status;
+
+	cJSON_AddItemToObject(top, "cases", list);
+	text = cJSON_Print(top);
+	status = text ? output_file(path, text, strlen(text), err) : plumb_fail(err, PLUMB_BAD_INPUT, "%s: out of memory", path);
+	cJSON_free(text);
+	cJSON_Delete(top);
+	return status;
+}
+
+static int run(int argc, char **argv)
+{
+	struct replay_command c = {.repeat = 1};
+	const struct option table[] = {
+		SET_OPTIONS(&c.set),
+		{"--repeat", "N", OPTION_COUNT, &c.repeat, "run each case N times: time of the fastest, and whether results change"},
+		{"--exact", NULL, OPTION_FLAG, &c.exact, "demand every bit, whatever the case says"},
+		{"--json", "FILE", OPTION_TEXT, &c.json, "write the figures to a file ('-': standard output)"},
+	};
+	const char *operand[MAX_CASES];
+	int operands = 0, status, worst = PLUMB_OK;
+	struct plumb_error err = {""};
+	struct session session = {0};
+	cJSON *list = NULL;
+	bool done = false;
+
+	status = options_parse(
+		&command_replay, table, sizeof table / sizeof table[0], argc, argv, operand, MAX_CASES, &operands, &done, &err);
+	if (status == PLUMB_OK && done)
+		return PLUMB_OK;
+	if (status == PLUMB_OK && operands == 0)
+		status = plumb_fail(&err, PLUMB_BAD_INPUT, "no case; usage: plumb replay %s", command_replay.usage);
+	if (status == PLUMB_OK && c.repeat < 1)
+		status = plumb_fail(&err, PLUMB_BAD_INPUT, "--repeat is 0, expected 1 or more");
+	for (int i = 0; i < operands && status == PLUMB_OK; i++)
+		status = output_refuse("--json", c.json, operand[i], NULL, &err);
+	if (status == PLUMB_OK)
+		status = session_open_sets(&c.set, &session, &err);
+	output_colour(!c.json || strcmp(c.json, "-") != 0);
+	if (c.json)
+		list = cJSON_CreateArray();
+	if (status != PLUMB_OK)
+		worst = status;
+	for (int i = 0; i < operands && status == PLUMB_OK; i++) {
+		int one = replay(&c, &session, operand[i], list, &err);
+		if (one != PLUMB_OK && err.text[0])
+			fprintf(stderr, "plumb replay: %s\n", err.text);
+		err.text[0] = '\0';
+		worst = one > worst ? one : worst;
+	}
+	if (status != PLUMB_OK)
+		fprintf(stderr, "plumb replay: %s\n", err.text);
+	if (list && status == PLUMB_OK) {
+		status = write_json(c.json, list, &err);
+		if (status != PLUMB_OK) {
+			fprintf(stderr, "plumb replay: %s\n", err.text);
+			worst = status;
+		}
+	} else {
+		cJSON_Delete(list);
+	}
+	session_close(&session);
+	return worst;
+}
+
+const struct command command_replay = {
+	.name = "replay",
+	.usage = "CASE.h5... [--set ref|opt] [--device simt|cuda] [--op NAME=FILE.so] [options]",
+	.brief = "run recorded calls again and compare: one op, milliseconds, no checkpoint",
+	.about = "A case holds one call of one op: inputs, weights, state and what has to come out (plumb bisect writes them; some ship in\n"
+		 "golden/cases). It is run from the set that the options name, as often as --repeat says, and compared in the\n"
+		 "criterion that it records: every bit, or the error bound derived from the op's declared order.",
+	.examples = "  plumb replay golden/cases/*.h5\n"
+		    "  plumb replay case.h5 --set opt\n"
+		    "  plumb replay case.h5 --op gdn_recurrence=./mine.so --repeat 10",
+	.run = run,
+};
