@@ -367,7 +367,8 @@ static int read_cache(struct reading *r, const struct plumb_operand *o, void **o
 /* Kernels take norms, convolutions and decay constants in plain formats only. */
 static bool is_vector(const struct plumb_operand *o)
 {
-	return strncmp(o->shape, "1 ", 2) == 0 || strcmp(o->name, "conv") == 0;
+	return strstr(o->name, "norm") || strcmp(o->name, "conv") == 0 || strcmp(o->name, "a_log") == 0 ||
+	       strcmp(o->name, "dt_bias") == 0;
 }
 
 /* Rows of scales that belong to the rows of a matrix that are there. */

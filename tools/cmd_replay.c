@@ -8,6 +8,7 @@
 
 #include "tools/check_second.h"
 #include "tools/commands.h"
+#include "tools/contain.h"
 #include "tools/judge.h"
 #include "tools/output.h"
 #include "tools/session.h"
@@ -16,6 +17,8 @@ enum { MAX_CASES = 1024 };
 
 struct replay_command {
 	struct set_options set;
+	const char *path[MAX_CASES];
+	int cases;
 	int64_t repeat;
 	const char *json;
 	bool exact;
@@ -51,13 +54,13 @@ static int keep_result(const struct plumb_call *call, struct check_second *secon
 	left.args = second->args;
 	for (int i = 0; i < info->operands; i++) {
 		const struct plumb_operand *o = &info->operand[i];
-		int64_t bytes;
+		size_t bytes;
 		free((void *)kept[i].data);
 		kept[i].data = NULL;
 		if (o->role != PLUMB_OUT && o->role != PLUMB_STATE)
 			continue;
 		kept[i].data = judge_copy(&left, o, &bytes);
-		if (!kept[i].data && bytes >= 0)
+		if (!kept[i].data && bytes)
 			return plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for a copy of %s", o->name);
 	}
 	return PLUMB_OK;
@@ -170,25 +173,29 @@ static void add_json(cJSON *list, const char *path, const struct plumb_case *k, 
 	}
 }
 
-/* One case file: its own config, so its own plan. */
-static int replay(const struct replay_command *c, struct session *s, const char *path, cJSON *list, struct plumb_error *err)
+/* One case file. */
+static int replay(const struct replay_command *c, const char *path, struct plumb_user_mark *mark, cJSON *list,
+	struct plumb_error *err)
 {
 	struct replayed r = {0};
+	struct session s = {0};
 	struct plumb_case *k = NULL;
+	struct set_options set = c->set;
 	int status = plumb_case_read(path, &k, err);
 
 	if (status == PLUMB_OK)
-		status = session_plan(&c->set, s, &k->cfg, err);
+		set.policy = k->env.policy == PLUMB_POLICY_BF16 ? "bf16" : "f32"; /* for what the report says */
 	if (status == PLUMB_OK)
-		status = run_case(c, s, k, &r, err);
+		status = session_open_config(&set, mark, &k->cfg, &s, err);
+	if (status == PLUMB_OK)
+		status = run_case(c, &s, k, &r, err);
 	if (status == PLUMB_OK) {
-		report(path, k, s, &r);
+		report(path, k, &s, &r);
 		if (list)
 			add_json(list, path, k, &r);
 		status = r.judge.pass && !r.changes ? PLUMB_OK : PLUMB_MISMATCH;
-		err->text[0] = '\0';
 	}
-	session_plan_free(s);
+	session_close(&s);
 	plumb_case_free(k);
 	return status;
 }
@@ -207,59 +214,68 @@ static int write_json(const char *path, cJSON *list, struct plumb_error *err)
 	return status;
 }
 
+/* Everything after the options. self: struct replay_command. */
+static int work(void *self, struct plumb_user_mark *mark)
+{
+	const struct replay_command *c = self;
+	cJSON *list = c->json ? cJSON_CreateArray() : NULL;
+	struct plumb_error err = {""};
+	int worst = PLUMB_OK;
+
+	for (int i = 0; i < c->cases; i++) {
+		int status = replay(c, c->path[i], mark, list, &err);
+		if (err.text[0])
+			fprintf(stderr, "plumb replay: %s\n", err.text);
+		err.text[0] = '\0';
+		worst = status > worst ? status : worst;
+	}
+	if (list && worst <= PLUMB_MISMATCH && write_json(c->json, list, &err) != PLUMB_OK) {
+		fprintf(stderr, "plumb replay: %s\n", err.text);
+		return PLUMB_BAD_INPUT;
+	}
+	if (worst > PLUMB_MISMATCH)
+		cJSON_Delete(list);
+	return worst;
+}
+
 static int run(int argc, char **argv)
 {
-	struct replay_command c = {.repeat = 1};
+	static struct replay_command c = {.repeat = 1, .set = {.mode = "twin", .timeout = CONTAIN_TIMEOUT}};
 	const struct option table[] = {
 		SET_OPTIONS(&c.set),
 		{"--repeat", "N", OPTION_COUNT, &c.repeat, "run each case N times: time of the fastest, and whether results change"},
 		{"--exact", NULL, OPTION_FLAG, &c.exact, "demand every bit, whatever the case says"},
 		{"--json", "FILE", OPTION_TEXT, &c.json, "write the figures to a file ('-': standard output)"},
 	};
-	const char *operand[MAX_CASES];
-	int operands = 0, status, worst = PLUMB_OK;
+	int status;
 	struct plumb_error err = {""};
-	struct session session = {0};
-	cJSON *list = NULL;
 	bool done = false;
 
 	status = options_parse(
-		&command_replay, table, sizeof table / sizeof table[0], argc, argv, operand, MAX_CASES, &operands, &done, &err);
+		&command_replay, table, sizeof table / sizeof table[0], argc, argv, c.path, MAX_CASES, &c.cases, &done, &err);
 	if (status == PLUMB_OK && done)
 		return PLUMB_OK;
-	if (status == PLUMB_OK && operands == 0)
+	if (status == PLUMB_OK && c.cases == 0)
 		status = plumb_fail(&err, PLUMB_BAD_INPUT, "no case; usage: plumb replay %s", command_replay.usage);
+	if (status == PLUMB_OK && c.set.checkpoint)
+		status = plumb_fail(&err, PLUMB_BAD_INPUT, "--checkpoint %s: a case needs none", c.set.checkpoint);
+	if (status == PLUMB_OK && c.set.policy)
+		status = plumb_fail(&err, PLUMB_BAD_INPUT, "--policy %s: a case has its own", c.set.policy);
 	if (status == PLUMB_OK && c.repeat < 1)
 		status = plumb_fail(&err, PLUMB_BAD_INPUT, "--repeat is 0, expected 1 or more");
-	for (int i = 0; i < operands && status == PLUMB_OK; i++)
-		status = output_refuse("--json", c.json, operand[i], NULL, &err);
-	if (status == PLUMB_OK)
-		status = session_open_sets(&c.set, &session, &err);
-	output_colour(!c.json || strcmp(c.json, "-") != 0);
-	if (c.json)
-		list = cJSON_CreateArray();
-	if (status != PLUMB_OK)
-		worst = status;
-	for (int i = 0; i < operands && status == PLUMB_OK; i++) {
-		int one = replay(&c, &session, operand[i], list, &err);
-		if (one != PLUMB_OK && err.text[0])
-			fprintf(stderr, "plumb replay: %s\n", err.text);
-		err.text[0] = '\0';
-		worst = one > worst ? one : worst;
-	}
-	if (status != PLUMB_OK)
+	for (int i = 0; i < c.cases && status == PLUMB_OK; i++)
+		status = output_refuse("--json", c.json, c.path[i], NULL, &err);
+	if (status != PLUMB_OK) {
 		fprintf(stderr, "plumb replay: %s\n", err.text);
-	if (list && status == PLUMB_OK) {
-		status = write_json(c.json, list, &err);
-		if (status != PLUMB_OK) {
-			fprintf(stderr, "plumb replay: %s\n", err.text);
-			worst = status;
-		}
-	} else {
-		cJSON_Delete(list);
+		return status;
 	}
-	session_close(&session);
-	return worst;
+	output_colour(!c.json || strcmp(c.json, "-") != 0);
+	if (!session_wants_user(&c.set))
+		return work(&c, NULL);
+	status = contain(work, &c, c.set.timeout, &err);
+	if (err.text[0])
+		fprintf(stderr, "plumb replay: %s\n", err.text);
+	return status;
 }
 
 const struct command command_replay = {

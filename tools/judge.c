@@ -81,6 +81,23 @@ static size_t element_bytes(const struct plumb_call *call, const struct plumb_op
 	return o->kind == PLUMB_KIND_I64 ? sizeof(int64_t) : sizeof(float);
 }
 
+void *judge_copy(const struct plumb_call *call, const struct plumb_operand *o, size_t *bytes)
+{
+	const void *data = pointer_at(call->args, o);
+	void *copy;
+
+	*bytes = 0;
+	if (!data)
+		return NULL;
+	*bytes = (size_t)element_count(call, o) * element_bytes(call, o);
+	if (o->kind == PLUMB_KIND_CACHE)
+		return gather_rows(call, o);
+	copy = malloc(*bytes + 1);
+	if (copy)
+		memcpy(copy, data, *bytes);
+	return copy;
+}
+
 /* Every bit, NaN as NaN. The worst element is one of another class, else the one with the largest difference. */
 static int judge_bits(const struct plumb_call *call, const struct plumb_operand *o, const void *got, const void *want,
 	struct judge_operand *at, struct plumb_error *err)

@@ -28,6 +28,10 @@ struct judge {
  * memory. count: of elements. */
 double *judge_values(const struct plumb_call *call, const struct plumb_operand *o, const void *data, int64_t *count);
 
+/* A copy of what a call left in an operand that it writes: the array, or its rows of the cache one behind the other. Freed by
+ * the caller; NULL: not there (*bytes is then 0), or out of memory. */
+void *judge_copy(const struct plumb_call *call, const struct plumb_operand *o, size_t *bytes);
+
 /* call: as it was made, with args as the candidate left them (caches in place); before: the arguments with states from
  * before the call (bound); expected: of a case. bound: measurements to add to (criterion bound); NULL: none.
  * Errors: PLUMB_BAD_INPUT for memory; else PLUMB_OK, whatever the verdict says. */
