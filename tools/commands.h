@@ -5,6 +5,6 @@
 
 #include "tools/options.h"
 
-extern const struct command command_check, command_replay, command_run, command_list, command_new_kernel;
+extern const struct command command_check, command_bisect, command_replay, command_run, command_list, command_new_kernel;
 
 #endif
