@@ -33,6 +33,7 @@ struct bisect_finding {
 	enum plumb_site site;
 	enum bisect_kind kind;
 	int64_t position, T;        /* of the first wrong call */
+	int64_t token;              /* the first wrong one, where calls of one row show it; -1: unknown */
 	int64_t calls, wrong_calls; /* judged; wrong */
 	int operand;                /* -1: none */
 	int64_t element;            /* the worst */
@@ -66,6 +67,7 @@ struct bisect_options {
 	int64_t from;                       /* tokens before this position are run once, by the truth */
 	bool exact;                         /* bits; else error bounds a call, and a tolerance for the logits of a whole run */
 	double tolerance;                   /* relative L2 of a row of logits */
+	struct plumb_tolerance fused;       /* of what a fused entry writes, unless exact */
 	const char *case_path;              /* NULL: none is written */
 	struct plumb_case_origin origin;
 	struct bisect_mark *mark;           /* kept up to date while suspects run; NULL: nobody looks */
@@ -99,6 +101,7 @@ struct bisect {
 	int *group;                /* (choices) number of the op, for the search */
 	struct bisect_finding *finding;
 	int findings;
+	int only;                  /* the local view judges this choice alone, until its first wrong call; -1: all */
 	int64_t calls;             /* judged in the local view */
 	bool flaky;                /* some call changes from run to run */
 	bool case_written;
@@ -126,11 +129,14 @@ const char *bisect_choice_show(const struct bisect *b, int choice, char *text, s
 /* (a) Every call of the suspects on the truth's inputs and state: adds findings, first the first. */
 int bisect_local(struct bisect *b);
 
-/* The same on what a mixture makes: on (choices) says which choices run from the suspects. Stops at the first finding. */
+/* The same on what a mixture makes: on (choices) says which choices run from the suspects. */
 int bisect_in_context(struct bisect *b, const bool *on);
 
 /* The truth's run: digests and logits that others are compared with. */
 int bisect_truth(struct bisect *b);
+
+/* What the truth decoded behind the prompt: (steps), after bisect_truth. */
+const int32_t *bisect_decoded(const struct bisect *b);
 
 /* (b) One whole run of a mixture, from position `from` on, ended at the first difference. */
 int bisect_run(struct bisect *b, const bool *on, struct bisect_outcome *out);

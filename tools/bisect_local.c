@@ -121,6 +121,7 @@ static struct bisect_finding *add_finding(struct watching *w, const struct plumb
 	f->kind = kind;
 	f->position = call->position;
 	f->T = call->T;
+	f->token = call->T == 1 ? call->position : -1;
 	f->operand = -1;
 	f->element = -1;
 	f->in_context = w->in_context;
@@ -262,17 +263,19 @@ static int hold_call(struct held *h, const struct plumb_call *call, struct plumb
 }
 
 /* Look inside what is wrong, and write the case of the first. */
-static int explain(struct watching *w, struct held *h, struct bisect_finding *f, const void *got, const void *other)
+static int explain(struct watching *w, struct held *h, const struct plumb_call *left, struct bisect_finding *f, const void *got,
+	const void *other)
 {
 	const struct plumb_operand *o = &plumb_ops[h->call.op].operand[f->operand];
 	int64_t n = 0;
 	double *x = got ? judge_values(&h->call, o, got, &n) : NULL;
 	double *y = judge_values(&h->call, o, h->expected[f->operand].data, &n);
 	double *z = other ? judge_values(&h->call, o, other, &n) : NULL;
+	unsigned char *wrong = criterion_of(w->b) == PLUMB_CASE_BOUND && w->count == 1 ? judge_beyond(left, h->second.args_before, f->operand, n) : NULL;
 	int status = PLUMB_OK;
 
 	if (x && y)
-		inside_look(&h->call, o, x, z, y, n, &f->inside);
+		inside_look(&h->call, o, x, z, y, wrong, n, &f->inside);
 	if (f->inside.pattern == INSIDE_UNWRITTEN)
 		f->kind = BISECT_UNWRITTEN;
 	if (w->count == 1)
@@ -280,6 +283,7 @@ static int explain(struct watching *w, struct held *h, struct bisect_finding *f,
 	free(x);
 	free(y);
 	free(z);
+	free(wrong);
 	return status;
 }
 
@@ -310,7 +314,10 @@ static int judge_op(struct watching *w, struct held *h, const struct plumb_call 
 
 	if (!s)
 		return plumb_fail(b->err, PLUMB_BAD_INPUT, "out of memory for the calls of %s", plumb_ops[h->call.op].name);
-	status = judge_call(left, h->second.args_before, h->expected, criterion_of(b), &s->bound, &judge, b->err);
+	if (w->count > 1 && !b->options->exact)
+		status = judge_fused(left, h->expected, &b->options->fused, &judge, b->err);
+	else
+		status = judge_call(left, h->second.args_before, h->expected, criterion_of(b), &s->bound, &judge, b->err);
 	if (status != PLUMB_OK)
 		return status;
 	s->calls++;
@@ -321,7 +328,8 @@ static int judge_op(struct watching *w, struct held *h, const struct plumb_call 
 	b->flaky = b->flaky || (changes && !repeats);
 	if (s->finding >= 0)
 		return PLUMB_OK;
-	f = add_finding(w, &h->call, changes && !repeats ? BISECT_CHANGES : BISECT_WRONG);
+	bool biased = judge.operand >= 0 && judge.at[judge.operand].gates[0];
+	f = add_finding(w, &h->call, changes && !repeats ? BISECT_CHANGES : biased ? BISECT_BIASED : BISECT_WRONG);
 	if (!f)
 		return plumb_fail(b->err, PLUMB_BAD_INPUT, "out of memory for a finding");
 	s->finding = b->findings - 1;
@@ -330,7 +338,7 @@ static int judge_op(struct watching *w, struct held *h, const struct plumb_call 
 	f->element = judge.operand >= 0 ? judge.at[judge.operand].worst : -1;
 	snprintf(f->text, sizeof f->text, "%s%s", changes ? repeats ? "follows what memory held before; " : "changes from run to run; " : "",
 		judge.pass ? "within the criterion this time" : judge.text + strlen("FAIL: "));
-	return explain(w, h, f, first[f->operand], second ? second[f->operand] : NULL);
+	return explain(w, h, left, f, first[f->operand], second ? second[f->operand] : NULL);
 }
 
 /* The unit is complete: run it twice from the same inputs, over two poisons, and judge. */
@@ -398,10 +406,16 @@ static int stop_here(struct watching *w, struct held *h)
 
 /* ---- local ---- */
 
+static bool is_judged(const struct watching *w, const struct plumb_call *call)
+{
+	return bisect_is_suspect(w->b->options, call->layer, call->op) &&
+	       (w->b->only < 0 || bisect_choice_of(w->b, call->layer, call->op) == w->b->only);
+}
+
 static int local_before(void *self, const struct plumb_call *call)
 {
 	struct watching *w = self;
-	if (!bisect_is_suspect(w->b->options, call->layer, call->op))
+	if (!is_judged(w, call))
 		return PLUMB_OK;
 	return check_second_keep(&w->held[w->count].second, call, w->b->err);
 }
@@ -413,7 +427,7 @@ static int local_after(void *self, const struct plumb_call *call)
 	struct held *h = &w->held[w->count];
 	int status;
 
-	if (!bisect_is_suspect(w->b->options, call->layer, call->op))
+	if (!is_judged(w, call))
 		return PLUMB_OK;
 	status = check_second_before(&h->second, call, w->b->err);
 	if (status == PLUMB_OK)
@@ -431,6 +445,16 @@ static int local_after(void *self, const struct plumb_call *call)
 	landed(w);
 	w->count = 0;
 	return status;
+}
+
+/* With `only`: one choice, until its first wrong call. */
+static int narrow_after(void *self, const struct plumb_call *call)
+{
+	struct watching *w = self;
+	int before = w->b->findings, status = local_after(self, call);
+
+	w->ended = w->ended || w->b->findings > before;
+	return status == PLUMB_OK && w->ended ? PLUMB_MISMATCH : status;
 }
 
 /* ---- in context ---- */
@@ -481,10 +505,12 @@ static int context_after(void *self, const struct plumb_call *call)
 	w->count = 1;
 	status = copy_results(h, got, w->b->err);
 	if (status == PLUMB_OK)
-		status = judge_op(w, h, &left, got, NULL, true);
+		status = w->b->only < 0 || bisect_choice_of(w->b, call->layer, call->op) == w->b->only
+				 ? judge_op(w, h, &left, got, NULL, true)
+				 : PLUMB_OK;
 	w->count = 0;
 	free_results(got);
-	w->ended = w->b->findings > before;
+	w->ended = w->b->only >= 0 && w->b->findings > before;
 	return status == PLUMB_OK && w->ended ? PLUMB_MISMATCH : status;
 }
 
@@ -518,7 +544,7 @@ static int judge_sums(struct watching *w)
 		if (!f)
 			return plumb_fail(w->b->err, PLUMB_BAD_INPUT, "out of memory for a finding");
 		f->calls = f->wrong_calls = s->calls;
-		snprintf(f->text, sizeof f->text, "every value is within its bound, all of them together are not: %s", text);
+		snprintf(f->text, sizeof f->text, "every value is within its bound, all of them together are not: %.300s", text);
 	}
 	return PLUMB_OK;
 }
@@ -526,8 +552,8 @@ static int judge_sums(struct watching *w)
 static int watch(struct bisect *b, const bool *on, bool in_context)
 {
 	struct watching *w = calloc(1, sizeof *w);
-	const struct plumb_observer observer = {
-		.before = in_context ? context_before : local_before, .after = in_context ? context_after : local_after, .self = w};
+	const struct plumb_observer observer = {.before = in_context ? context_before : local_before,
+		.after = in_context ? context_after : b->only >= 0 ? narrow_after : local_after, .self = w};
 	struct plumb_decoder *d = NULL;
 	int status;
 

@@ -129,9 +129,15 @@ void bisect_report_inside(const struct bisect *b)
 
 	if (!f)
 		return;
-	printf("inside %s, %s, position %lld%s:\n  %s\n", plumb_ops[f->op].name,
-		place_of(b, f->choice.layer, f->site, place, sizeof place), (long long)f->position,
-		f->in_context ? ", on what the other suspects made" : "", f->inside.text[0] ? f->inside.text : f->text);
+	printf("inside %s, %s, ", plumb_ops[f->op].name, place_of(b, f->choice.layer, f->site, place, sizeof place));
+	if (f->token >= 0)
+		printf("first at token %lld", (long long)f->token);
+	else if (f->T == 0)
+		printf("over all its calls");
+	else
+		printf("in the pass of tokens %lld to %lld", (long long)f->position, (long long)(f->position + f->T - 1));
+	printf("%s:\n  %s%s\n", f->in_context ? ", on what the other suspects made" : "",
+		f->kind == BISECT_CHANGES ? "The same inputs gave two results. " : "", f->inside.text[0] ? f->inside.text : f->text);
 	fflush(stdout);
 }
 
@@ -189,6 +195,8 @@ static cJSON *json_finding(const struct bisect_finding *f)
 	cJSON_AddBoolToObject(o, "in_context", f->in_context);
 	cJSON_AddNumberToObject(o, "position", (double)f->position);
 	cJSON_AddNumberToObject(o, "rows", (double)f->T);
+	if (f->token >= 0)
+		cJSON_AddNumberToObject(o, "token", (double)f->token);
 	cJSON_AddNumberToObject(o, "calls", (double)f->calls);
 	cJSON_AddNumberToObject(o, "wrong_calls", (double)f->wrong_calls);
 	if (f->operand >= 0) {

@@ -89,6 +89,7 @@ int bisect_begin(struct bisect *b, const struct bisect_options *o, struct plumb_
 	b->options = o;
 	b->err = err;
 	b->repeats = 5;
+	b->only = -1;
 	b->whole.layer = -1;
 	b->choice = calloc(most, sizeof *b->choice);
 	b->group = calloc(most, sizeof *b->group);
@@ -531,6 +532,14 @@ static int run_observed(struct bisect *b, const bool *on, struct bisect_outcome 
 	return status;
 }
 
+/* Where an item stands in a forward pass. */
+static int64_t order_of(const struct check_item *it, int layers)
+{
+	int64_t at = it->source ? it->source - plumb_golden_sources : plumb_golden_source_count;
+	bool first = it->source && it->source->op == PLUMB_EMBED;
+	return (first ? -1 : it->source ? it->layer : layers) * (plumb_golden_source_count + 1) + at;
+}
+
 /* Against the golden file: the first tensor, in the order of a forward pass, that is out of tolerance. */
 static int run_golden(struct bisect *b, const bool *on, struct bisect_outcome *out)
 {
@@ -549,15 +558,18 @@ static int run_golden(struct bisect *b, const bool *on, struct bisect_outcome *o
 		out->failed = *b->err;
 		status = PLUMB_OK;
 	} else if (status == PLUMB_OK && check_view_status(&view) != PLUMB_OK) {
-		out->fails = true;
+		int layers = b->options->model->cfg.layers;
+		const struct check_item *first = NULL;
 		for (int i = 0; i < view.items; i++) {
 			const struct check_item *it = &view.item[i];
-			if (!it->expected || it->verdict.pass)
-				continue;
-			out->layer = it->layer;
-			out->op = it->source ? it->source->op : PLUMB_LM_HEAD;
-			snprintf(out->text, sizeof out->text, "%s: %.150s", it->name, it->verdict.text);
-			break;
+			if (it->expected && !it->verdict.pass && (!first || order_of(it, layers) < order_of(first, layers)))
+				first = it;
+		}
+		out->fails = true;
+		if (first) {
+			out->layer = first->layer;
+			out->op = first->source ? first->source->op : PLUMB_LM_HEAD;
+			snprintf(out->text, sizeof out->text, "%s: %.150s", first->name, first->verdict.text);
 		}
 	}
 	check_view_free(&view);
@@ -570,6 +582,11 @@ int bisect_truth(struct bisect *b)
 	int status = b->trace->done ? PLUMB_OK : run_observed(b, NULL, NULL);
 	b->trace->done = b->trace->done || status == PLUMB_OK;
 	return status;
+}
+
+const int32_t *bisect_decoded(const struct bisect *b)
+{
+	return b->trace->decoded;
 }
 
 int bisect_run(struct bisect *b, const bool *on, struct bisect_outcome *out)

@@ -171,6 +171,7 @@ int check_second_run_by(
 	env.unrounded = way->unrounded;
 	env.device = by.device;
 	env.err = err;
+	env.call = &again;
 	again.env = &env;
 	again.binding = &by;
 	again.args = s->args;

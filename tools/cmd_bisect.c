@@ -148,22 +148,76 @@ static void replay_words(const struct bisect_command *c, const struct bisect *b,
 		snprintf(text + n, size - n, " --seed %lld", (long long)c->set.seed);
 }
 
-/* The case of a bias: no single call shows it, so the first call's must be equal in every bit. */
+/* The case of a bias, which shows in sums over 64 tokens only: prompt and decoded tokens in one pass. Where that does not show it
+ * either, the first call's case must be equal in every bit. */
 static int capture_biased(struct bisect *b, struct bisect_options *o)
 {
-	for (int i = 0; i < b->findings && !b->case_written; i++) {
-		const struct bisect_finding *f = &b->finding[i];
-		if (f->kind != BISECT_BIASED)
-			continue;
+	const struct bisect_finding *f = b->findings ? &b->finding[0] : NULL;
+	int findings = b->findings, rows = o->decoder.max_rows, status = PLUMB_OK;
+	int64_t steps = o->steps, tokens = o->tokens, calls = b->calls;
+	const int32_t *prompt = o->token;
+	int32_t *all;
+
+	if (!f || f->kind != BISECT_BIASED || f->T > 0)
+		return PLUMB_OK;
+	all = malloc((size_t)(tokens + steps) * sizeof *all);
+	if (!all)
+		return plumb_fail(b->err, PLUMB_BAD_INPUT, "out of memory for %lld tokens", (long long)(tokens + steps));
+	memcpy(all, prompt, (size_t)tokens * sizeof *all);
+	memcpy(all + tokens, bisect_decoded(b), (size_t)steps * sizeof *all);
+	b->only = bisect_choice_of(b, f->choice.layer, f->op);
+	o->token = all;
+	o->tokens = tokens + steps;
+	o->steps = 0;
+	o->decoder.max_rows = o->tokens - o->from < 4096 ? (int)(o->tokens - o->from) : 4096;
+	status = bisect_local(b);
+	if (status == PLUMB_OK && !b->case_written) {
 		o->wanted = true;
-		o->wanted_op = f->op;
-		o->wanted_layer = f->choice.layer;
+		o->wanted_op = b->finding[0].op;
+		o->wanted_layer = b->finding[0].choice.layer;
 		o->wanted_position = -1;
 		o->stop_exact = true;
-		o->origin.finding = f->text;
-		return bisect_local(b);
+		o->origin.finding = b->finding[0].text;
+		status = bisect_local(b);
+		o->wanted = false;
 	}
-	return PLUMB_OK;
+	b->only = -1;
+	b->findings = findings;
+	b->calls = calls;
+	o->token = prompt;
+	o->tokens = tokens;
+	o->steps = steps;
+	o->decoder.max_rows = rows;
+	free(all);
+	return status;
+}
+
+/* A case of one row is the smaller one: once more over the culprit alone, token by token, if it is wrong there too. */
+static int narrow_case(struct bisect *b, struct bisect_options *o)
+{
+	const struct bisect_finding *f = b->findings ? &b->finding[0] : NULL;
+	int findings = b->findings, rows = o->decoder.max_rows, status;
+	int64_t steps = o->steps, tokens = o->tokens, calls = b->calls;
+
+	if (!b->case_written || !f || f->kind == BISECT_FAILED || f->kind == BISECT_BIASED || f->T == 1)
+		return PLUMB_OK;
+	b->only = bisect_choice_of(b, f->choice.layer, f->op);
+	bool in_context = f->in_context; /* the list of findings may move */
+	b->case_written = false;
+	o->decoder.max_rows = 1;
+	o->tokens = f->position + f->T < o->tokens ? f->position + f->T : o->tokens;
+	o->steps = 0;
+	status = in_context ? bisect_in_context(b, b->set[0]) : bisect_local(b);
+	b->case_written = true; /* this one, or the one before */
+	if (b->findings > findings)
+		b->finding[0].token = b->finding[findings].token;
+	b->findings = findings;
+	b->calls = calls;
+	b->only = -1;
+	o->decoder.max_rows = rows;
+	o->tokens = tokens;
+	o->steps = steps;
+	return status;
 }
 
 static int run_stages(const struct bisect_command *c, struct bisect *b, struct bisect_options *o, struct plumb_error *err)
@@ -209,6 +263,8 @@ static int run_stages(const struct bisect_command *c, struct bisect *b, struct b
 	}
 	if (status == PLUMB_OK && !b->case_written && o->case_path)
 		status = capture_biased(b, o);
+	if (status == PLUMB_OK && o->case_path)
+		status = narrow_case(b, o);
 	if (status == PLUMB_OK && loud)
 		bisect_report_inside(b);
 	free(all);
@@ -307,6 +363,7 @@ static int work(void *self, struct plumb_user_mark *mark)
 		o.from = c->from;
 		o.exact = c->exact || !user;
 		o.tolerance = plumb_tolerances_find(tolerances, PLUMB_VIEW_PROPAGATED, o.decoder.policy, "logits")->tolerance.max_rel_l2;
+		o.fused = plumb_tolerances_find(tolerances, PLUMB_VIEW_LOCAL, o.decoder.policy, "")->tolerance;
 		o.case_path = c->case_path;
 		o.progress = !c->quiet;
 		o.mark = c->mark;
@@ -373,7 +430,8 @@ static int after_crash(struct bisect_command *c, int status, const struct plumb_
 		c->stop_in_context = c->mark->in_context;
 		printf("%sFAIL%s  %s: %s\n", output_bad(), output_plain(), place, failure->text);
 		if (c->case_path && contain(work, c, c->set.timeout, &again) == PLUMB_OK && !again.text[0])
-			printf("case    %s, written before the call\n", c->case_path);
+			printf("case    %s, written before the call\nreplay  plumb replay %s --op %s=...\n", c->case_path, c->case_path,
+				info->name);
 	} else {
 		printf("%sFAIL%s  %s\n", output_bad(), output_plain(), failure->text);
 	}

@@ -127,13 +127,10 @@ static void report(const char *path, const struct plumb_case *k, const struct se
 		r->milliseconds);
 	if (r->changes)
 		printf("      %snot repeatable%s: %s\n", output_bad(), output_plain(), r->text);
-	if (!pass && k->origin.suspect) {
-		char line[256];
-		struct plumb_error clean;
-		plumb_fail(&clean, PLUMB_OK, "expected values by %s; recorded against %s%s%s", or_unknown(k->origin.truth),
-			k->origin.suspect, k->origin.finding ? ": " : "", k->origin.finding ? k->origin.finding : "");
-		snprintf(line, sizeof line, "%.255s", clean.text);
-		printf("      %s\n", line);
+	if (!pass && k->origin.finding) {
+		struct plumb_error clean; /* through plumb_fail, which makes control characters visible */
+		plumb_fail(&clean, PLUMB_OK, "%.400s", k->origin.finding);
+		printf("      when it was recorded (expected values by %.60s): %s\n", or_unknown(k->origin.truth), clean.text);
 	}
 }
 
@@ -273,7 +270,9 @@ static int run(int argc, char **argv)
 	if (!session_wants_user(&c.set))
 		return work(&c, NULL);
 	status = contain(work, &c, c.set.timeout, &err);
-	if (err.text[0])
+	if (err.text[0] && status == PLUMB_MISMATCH) /* the kernel's doing: a verdict */
+		printf("%sFAIL%s  %s\n", output_bad(), output_plain(), err.text);
+	else if (err.text[0])
 		fprintf(stderr, "plumb replay: %s\n", err.text);
 	return status;
 }

@@ -399,7 +399,7 @@ static bool is_tie(const struct look *l)
 }
 
 void inside_look(const struct plumb_call *call, const struct plumb_operand *o, const double *got, const double *other,
-	const double *want, int64_t count, struct inside *out)
+	const double *want, const unsigned char *wrong, int64_t count, struct inside *out)
 {
 	struct look l = {.call = call, .o = o, .got = got, .want = want, .other = other, .n = count};
 	char what[400] = "";
@@ -412,7 +412,7 @@ void inside_look(const struct plumb_call *call, const struct plumb_operand *o, c
 		return;
 	axes_make(call, o, &l.axes);
 	for (int64_t i = 0; i < count; i++)
-		l.differ += l.wrong[i] = !same(got[i], want[i]);
+		l.differ += l.wrong[i] = wrong ? wrong[i] : !same(got[i], want[i]);
 	out->differ = l.differ;
 	if (l.differ > 0) {
 		describe_where(&l, out->where, sizeof out->where);

@@ -36,9 +36,9 @@ struct inside {
 };
 
 /* call: as it was made (inputs are looked at for parts of reductions); o: the operand; got, want: (count) values of it.
- * other: (count) values of a second run over other poison, or NULL. */
+ * other: (count) values of a second run over other poison, or NULL. wrong: (count) which elements are; NULL: those that differ. */
 void inside_look(const struct plumb_call *call, const struct plumb_operand *o, const double *got, const double *other,
-	const double *want, int64_t count, struct inside *out);
+	const double *want, const unsigned char *wrong, int64_t count, struct inside *out);
 
 const char *inside_pattern_name(enum inside_pattern pattern); /* "factor" */
 

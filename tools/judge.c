@@ -159,8 +159,8 @@ static int64_t wrong_router_row(const struct plumb_call *call, const struct plum
 	return -1;
 }
 
-static int judge_bounds(const struct plumb_call *call, const void *before, struct plumb_bound_result *sum, struct judge *out,
-	struct plumb_error *err)
+static int judge_bounds(const struct plumb_call *call, const void *before, const struct plumb_case_expected *expected,
+	struct plumb_bound_result *sum, struct judge *out, struct plumb_error *err)
 {
 	const struct plumb_op_info *info = &plumb_ops[call->op];
 	struct plumb_env env = *call->env;
@@ -177,7 +177,7 @@ static int judge_bounds(const struct plumb_call *call, const void *before, struc
 	for (int i = 0; i < info->operands && status == PLUMB_OK; i++) {
 		struct plumb_bound_stat *s = &one.operand[i];
 		struct judge_operand *at = &out->at[i];
-		if (s->values == 0)
+		if (s->values == 0 || !expected[i].data)
 			continue;
 		if (sum)
 			plumb_bound_merge(&sum->operand[i], s);
@@ -187,14 +187,47 @@ static int judge_bounds(const struct plumb_call *call, const void *before, struc
 		at->worst = s->index;
 		at->got = (double)s->candidate;
 		at->want = s->ball.value;
-		at->pass = s->max_ratio <= 1.0 && s->apart == 0 && s->unbounded == 0;
+		at->pass = plumb_bound_stat_passes(s, NULL, 0);
 		at->differ = at->pass ? 0 : s->apart > 0 ? s->apart : 1;
+		if (!at->pass && s->max_ratio <= 1.0)
+			plumb_bound_stat_passes(s, at->gates, sizeof at->gates);
 		if (info->operand[i].kind == PLUMB_KIND_CACHE) /* the index counts from row 0 of the cache */
 			at->worst -= set.first[i] * ((const struct plumb_cache *)pointer_at(call->args, &info->operand[i]))->width;
 		at->first = at->pass ? -1 : at->worst;
 	}
 	plumb_bound_free(&set);
 	return status;
+}
+
+unsigned char *judge_beyond(const struct plumb_call *call, const void *before, int operand, int64_t count)
+{
+	const struct plumb_operand *o = &plumb_ops[call->op].operand[operand];
+	struct plumb_bound_set set = {0};
+	struct plumb_env env = *call->env;
+	unsigned char *wrong = calloc(1, (size_t)count + 1);
+	size_t bytes = 0;
+	int64_t n, beyond = 0;
+	void *data = NULL;
+	double *got = NULL;
+
+	env.err = NULL;
+	env.device = NULL;
+	if (wrong && plumb_bounds[call->op] && (data = judge_copy(call, o, &bytes)) && (got = judge_values(call, o, data, &n)) &&
+		plumb_bound_make(&env, call->op, call->position, before, call->args, &set) == PLUMB_OK && set.ball[operand] &&
+		set.count[operand] == count)
+		for (int64_t i = 0; i < count; i++) {
+			const struct plumb_ball *b = &set.ball[operand][i];
+			wrong[i] = !(fabs(got[i] - b->value) <= b->error * (1.0 + 0x1p-20) + 0x1p-48 * fabs(b->value));
+			beyond += wrong[i];
+		}
+	plumb_bound_free(&set);
+	free(got);
+	free(data);
+	if (beyond == 0) {
+		free(wrong);
+		wrong = NULL;
+	}
+	return wrong;
 }
 
 static void say(const struct plumb_call *call, enum plumb_case_criterion criterion, struct judge *out)
@@ -232,12 +265,80 @@ static void say(const struct plumb_call *call, enum plumb_case_criterion criteri
 	const struct judge_operand *at = &out->at[out->operand];
 	axes_make(call, &info->operand[out->operand], &axes);
 	axes_show(&axes, at->worst, place, sizeof place);
-	if (criterion == PLUMB_CASE_BOUND && at->ratio > 0.0)
+	if (at->gates[0])
+		snprintf(out->text, sizeof out->text, "FAIL: %s: every value is within its bound, all of them together are not: %s",
+			info->operand[out->operand].name, at->gates + strlen("FAIL: "));
+	else if (criterion == PLUMB_CASE_BOUND && at->ratio > 0.0)
 		snprintf(out->text, sizeof out->text, "FAIL: %s: %s is %.9g, exact %.9g: %.3g times the bound",
 			info->operand[out->operand].name, place, at->got, at->want, at->ratio);
 	else
 		snprintf(out->text, sizeof out->text, "FAIL: %s: %" PRId64 " of %" PRId64 " values differ; worst at %s: %.9g, expected %.9g",
 			info->operand[out->operand].name, at->differ, at->count, place, at->got, at->want);
+}
+
+static void start(struct judge *out)
+{
+	memset(out, 0, sizeof *out);
+	out->operand = -1;
+	for (int i = 0; i < PLUMB_CASE_OPERANDS; i++)
+		out->at[i] = (struct judge_operand){.first = -1, .worst = -1, .pass = true};
+}
+
+/* Values of a tensor against a tolerance. */
+static int judge_near(const struct plumb_call *call, const struct plumb_operand *o, const void *got, const void *want,
+	const struct plumb_tolerance *tolerance, struct judge_operand *at, struct plumb_error *err)
+{
+	double *x = judge_values(call, o, got, &at->count), *y = judge_values(call, o, want, &at->count);
+	struct plumb_tolerance allowed = *tolerance;
+	struct plumb_verdict verdict;
+	struct plumb_compare cmp;
+
+	allowed.allow_zero = allowed.allow_constant = allowed.allow_nan = true; /* of any call, not of a chosen file */
+	plumb_compare_begin(&cmp, at->count);
+	for (int64_t i = 0; x && y && i < at->count; i++) {
+		float a = (float)x[i], b = (float)y[i];
+		plumb_compare_add(&cmp, &a, &b, 1);
+	}
+	at->pass = x && y && plumb_verdict(&cmp, &allowed, &verdict) == PLUMB_OK;
+	at->differ = at->pass ? 0 : cmp.count - cmp.equal;
+	at->first = cmp.first_differ.index;
+	at->worst = cmp.class_mismatch.index >= 0 ? cmp.class_mismatch.index : cmp.max_abs_at.index;
+	if (!at->pass && at->worst >= 0 && x && y) {
+		at->got = x[at->worst];
+		at->want = y[at->worst];
+	}
+	free(x);
+	free(y);
+	return x && y ? PLUMB_OK : plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for the values of %s", o->name);
+}
+
+int judge_fused(const struct plumb_call *call, const struct plumb_case_expected expected[PLUMB_CASE_OPERANDS],
+	const struct plumb_tolerance *tolerance, struct judge *out, struct plumb_error *err)
+{
+	const struct plumb_op_info *info = &plumb_ops[call->op];
+	int status = PLUMB_OK;
+
+	start(out);
+	for (int i = 0; i < info->operands && status == PLUMB_OK; i++) {
+		const struct plumb_operand *o = &info->operand[i];
+		size_t bytes;
+		if (!expected[i].data || element_count(call, o) == 0)
+			continue;
+		void *got = judge_copy(call, o, &bytes);
+		if (!got)
+			return plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for a copy of %s", o->name);
+		out->at[i].judged = true;
+		status = is_integer(o) ? judge_bits(call, o, got, expected[i].data, &out->at[i], err)
+				       : judge_near(call, o, got, expected[i].data, tolerance, &out->at[i], err);
+		free(got);
+	}
+	if (status == PLUMB_OK)
+		say(call, PLUMB_CASE_BITS, out);
+	if (out->pass)
+		snprintf(out->text, sizeof out->text, "pass: within the tolerance of a fused entry");
+	else if (out->operand < 0 && status == PLUMB_OK) /* nothing of this op leaves the entry */
+		out->pass = true;
+	return status;
 }
 
 int judge_call(const struct plumb_call *call, const void *before,
@@ -247,10 +348,7 @@ int judge_call(const struct plumb_call *call, const void *before,
 	const struct plumb_op_info *info = &plumb_ops[call->op];
 	int status = PLUMB_OK;
 
-	memset(out, 0, sizeof *out);
-	out->operand = -1;
-	for (int i = 0; i < PLUMB_CASE_OPERANDS; i++)
-		out->at[i] = (struct judge_operand){.first = -1, .worst = -1, .pass = true};
+	start(out);
 	for (int i = 0; i < info->operands && status == PLUMB_OK; i++) {
 		const struct plumb_operand *o = &info->operand[i];
 		const void *got = pointer_at(call->args, o);
@@ -272,7 +370,7 @@ int judge_call(const struct plumb_call *call, const void *before,
 		}
 	}
 	if (status == PLUMB_OK && criterion == PLUMB_CASE_BOUND && plumb_bounds[call->op])
-		status = judge_bounds(call, before, bound, out, err);
+		status = judge_bounds(call, before, expected, bound, out, err);
 	if (status == PLUMB_OK)
 		say(call, criterion, out);
 	return status;

@@ -3,6 +3,7 @@
 #ifndef PLUMB_TOOLS_JUDGE_H
 #define PLUMB_TOOLS_JUDGE_H
 
+#include "core/compare.h"
 #include "golden/case.h"
 #include "ref/bound.h"
 #include "tools/axes.h"
@@ -15,6 +16,7 @@ struct judge_operand {
 	double got, want;          /* at worst */
 	double ratio;              /* bound: largest |error| / bound */
 	bool pass;
+	char gates[160];           /* bound: what the sums over all elements say, where they and no element fail */
 };
 
 struct judge {
@@ -31,6 +33,14 @@ double *judge_values(const struct plumb_call *call, const struct plumb_operand *
 /* A copy of what a call left in an operand that it writes: the array, or its rows of the cache one behind the other. Freed by
  * the caller; NULL: not there (*bytes is then 0), or out of memory. */
 void *judge_copy(const struct plumb_call *call, const struct plumb_operand *o, size_t *bytes);
+
+/* Which elements of an operand are beyond their bound: (count) bytes, freed by the caller. NULL: none is, no bound, or no memory. */
+unsigned char *judge_beyond(const struct plumb_call *call, const void *before, int operand, int64_t count);
+
+/* A result that went through several ops at once: no bound of a single op holds for it. Outputs and states are held to a
+ * tolerance, integers must be equal. */
+int judge_fused(const struct plumb_call *call, const struct plumb_case_expected expected[PLUMB_CASE_OPERANDS],
+	const struct plumb_tolerance *tolerance, struct judge *out, struct plumb_error *err);
 
 /* call: as it was made, with args as the candidate left them (caches in place); before: the arguments with states from
  * before the call (bound); expected: of a case. bound: measurements to add to (criterion bound); NULL: none.
