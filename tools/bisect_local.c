@@ -526,6 +526,14 @@ static void release(struct watching *w)
 	free(w);
 }
 
+static bool measured(const struct summed *s)
+{
+	bool any = false;
+	for (int i = 0; i < PLUMB_BOUND_OPERANDS; i++)
+		any = any || s->bound.operand[i].values > 0;
+	return any;
+}
+
 /* What only shows in sums over calls: rms and bias. */
 static int judge_sums(struct watching *w)
 {
@@ -537,7 +545,7 @@ static int judge_sums(struct watching *w)
 			w->b->finding[s->finding].wrong_calls = s->wrong_calls;
 			continue;
 		}
-		if (w->b->options->exact || !plumb_bounds[s->op] || plumb_bound_passes(&s->bound, text, sizeof text))
+		if (w->b->options->exact || !plumb_bounds[s->op] || !measured(s) || plumb_bound_passes(&s->bound, text, sizeof text))
 			continue;
 		const struct plumb_call call = {.op = s->op, .layer = s->layer, .site = s->site, .position = w->b->options->from};
 		struct bisect_finding *f = add_finding(w, &call, BISECT_BIASED);
