@@ -29,11 +29,11 @@ const struct bisect_finding *bisect_finding_of(const struct bisect *b, int choic
 
 static const char *place_of(const struct bisect *b, int layer, enum plumb_site site, char *text, size_t size)
 {
-	const char *at = site == PLUMB_SITE_ATTN ? ", before the mixer or behind it" : site == PLUMB_SITE_MLP ? ", around the MoE" : "";
+	bool named = site == PLUMB_SITE_ATTN || site == PLUMB_SITE_MLP;
 	if (layer == b->options->model->cfg.layers)
 		snprintf(text, size, "outside the layers");
 	else
-		snprintf(text, size, "layer %d%s", layer, at);
+		snprintf(text, size, "layer %d%s%s", layer, named ? ", site " : "", named ? plumb_site_name(site) : "");
 	return text;
 }
 
