@@ -1,12 +1,38 @@
 /* SPDX-License-Identifier: MIT */
 #include "core/buffers.h"
 
+#include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/rope.h"
 
 enum { DEFAULT_CAPACITY = 4096, DEFAULT_PAGE = 64, DEFAULT_ROWS = 64, MAX_ROWS = 4096 };
+
+/* 448 times it must be a number, or the largest code would be Inf. */
+static int check_scale(const char *name, float *scale, struct plumb_error *err)
+{
+	if (*scale == 0.0f)
+		*scale = 1.0f;
+	if (!(*scale > 0.0f) || !(*scale * 448.0f <= FLT_MAX))
+		return plumb_fail(err, PLUMB_BAD_INPUT, "%s is %g, expected above 0 and at most %g", name, (double)*scale,
+			(double)(FLT_MAX / 448.0f));
+	return PLUMB_OK;
+}
+
+static int complete_formats(struct plumb_decoder_options *o, struct plumb_error *err)
+{
+	int status = check_scale("key_scale", &o->key_scale, err);
+
+	if (!o->own_caches)
+		o->caches = o->policy == PLUMB_POLICY_BF16 ? PLUMB_BF16 : PLUMB_F32;
+	if (o->caches != PLUMB_F32 && o->caches != PLUMB_BF16 && o->caches != PLUMB_CACHE_FP8)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "caches are %s, expected f32, bf16 or fp8", plumb_format_name(o->caches));
+	if ((unsigned)o->state >= PLUMB_PLAIN_FORMATS)
+		return plumb_fail(
+			err, PLUMB_BAD_INPUT, "the GDN state is %s, expected f32, f16 or bf16", plumb_format_name(o->state));
+	return status == PLUMB_OK ? check_scale("value_scale", &o->value_scale, err) : status;
+}
 
 int plumb_options_complete(const struct plumb_config *cfg, struct plumb_decoder_options *o, struct plumb_error *err)
 {
@@ -27,7 +53,7 @@ int plumb_options_complete(const struct plumb_config *cfg, struct plumb_decoder_
 		return plumb_fail(err, PLUMB_BAD_INPUT, "capacity is %lld tokens, expected 1..%lld (max_position_embeddings)",
 			(long long)o->capacity, (long long)cfg->max_positions);
 	o->capacity = (o->capacity + o->page_tokens - 1) / o->page_tokens * o->page_tokens;
-	return PLUMB_OK;
+	return complete_formats(o, err);
 }
 
 /* A list of allocations that are released together. */
@@ -78,11 +104,11 @@ static void pool_free(void **item, int count)
 	free(item);
 }
 
-static struct plumb_cache make_cache(
-	struct pool *p, enum plumb_format format, const int32_t *page, int64_t rows, int page_rows, int64_t width)
+static struct plumb_cache make_cache(struct pool *p, enum plumb_format format, float scale, const int32_t *page,
+	int64_t rows, int page_rows, int64_t width)
 {
 	struct plumb_cache c = {
-		.format = format, .page = page, .page_rows = page_rows, .width = (int32_t)width, .rows = rows,
+		.format = format, .scale = scale, .page = page, .page_rows = page_rows, .width = (int32_t)width, .rows = rows,
 	};
 	c.data = pool_take(p, rows, plumb_format_row_bytes(format, width));
 	return c;
@@ -93,7 +119,7 @@ int plumb_state_create(const struct plumb_config *cfg, const struct plumb_decode
 {
 	struct pool p = {0};
 	int64_t P = o->capacity;
-	enum plumb_format kv = o->policy == PLUMB_POLICY_BF16 ? PLUMB_BF16 : PLUMB_F32;
+	enum plumb_format index = o->policy == PLUMB_POLICY_BF16 ? PLUMB_BF16 : PLUMB_F32;
 
 	memset(s, 0, sizeof *s);
 	s->layers = cfg->layers;
@@ -104,16 +130,18 @@ int plumb_state_create(const struct plumb_config *cfg, const struct plumb_decode
 		struct plumb_layer_state *x = &s->layer[l];
 		if (cfg->kind[l] == PLUMB_LAYER_GDN) {
 			x->gdn.window = pool_take(&p, cfg->gdn_conv_taps * plumb_gdn_channels(cfg), sizeof(float));
-			x->gdn.s = pool_take(
-				&p, cfg->gdn_value_heads * cfg->gdn_value_dim * cfg->gdn_key_dim, sizeof(float));
+			x->gdn.format = o->state;
+			x->gdn.s = pool_take(&p, cfg->gdn_value_heads * cfg->gdn_value_dim * cfg->gdn_key_dim,
+				plumb_format_row_bytes(o->state, 1));
 		} else {
 			struct plumb_attention_state *a = &x->attention;
 			int block = cfg->block_tokens;
-			a->keys = make_cache(&p, kv, s->page, P, o->page_tokens, cfg->kv_heads * cfg->head_dim);
-			a->values = make_cache(&p, kv, s->page, P, o->page_tokens, cfg->kv_heads * cfg->head_dim);
-			a->raw_keys = make_cache(&p, kv, s->page, P, o->page_tokens, cfg->index_dim);
-			a->block_keys =
-				make_cache(&p, kv, s->page, P / block, o->page_tokens / block, cfg->index_dim);
+			int64_t width = cfg->kv_heads * cfg->head_dim;
+			a->keys = make_cache(&p, o->caches, o->key_scale, s->page, P, o->page_tokens, width);
+			a->values = make_cache(&p, o->caches, o->value_scale, s->page, P, o->page_tokens, width);
+			a->raw_keys = make_cache(&p, index, 1.0f, s->page, P, o->page_tokens, cfg->index_dim);
+			a->block_keys = make_cache(
+				&p, index, 1.0f, s->page, P / block, o->page_tokens / block, cfg->index_dim);
 		}
 		if (plumb_ple_of_layer(cfg, l) >= 0) {
 			x->ple.window = pool_take(
@@ -158,7 +186,8 @@ void plumb_state_reset(const struct plumb_config *cfg, const struct plumb_decode
 			memset(x->gdn.window, 0,
 				(size_t)(cfg->gdn_conv_taps * plumb_gdn_channels(cfg)) * sizeof *x->gdn.window);
 			memset(x->gdn.s, 0,
-				(size_t)(cfg->gdn_value_heads * cfg->gdn_value_dim * cfg->gdn_key_dim) * sizeof *x->gdn.s);
+				(size_t)(cfg->gdn_value_heads * cfg->gdn_value_dim * cfg->gdn_key_dim) *
+					plumb_format_row_bytes(x->gdn.format, 1));
 		}
 		if (x->ple.window) {
 			memset(x->ple.window, 0,

@@ -10,12 +10,36 @@ void *plumb_cache_row(const struct plumb_cache *cache, int64_t r)
 	return (unsigned char *)cache->data + row * plumb_format_row_bytes(cache->format, cache->width);
 }
 
+void plumb_cache_decode(const struct plumb_cache *cache, const void *in, int64_t count, float *out)
+{
+	const uint8_t *code = in;
+
+	if (cache->format != PLUMB_CACHE_FP8) {
+		plumb_decode(cache->format, in, count, out);
+		return;
+	}
+	for (int64_t i = 0; i < count; i++)
+		out[i] = plumb_cache_value(code[i], cache->scale);
+}
+
+void plumb_cache_encode(const struct plumb_cache *cache, const float *in, int64_t count, void *out)
+{
+	uint8_t *code = out;
+
+	if (cache->format != PLUMB_CACHE_FP8) {
+		plumb_encode(cache->format, in, count, out);
+		return;
+	}
+	for (int64_t i = 0; i < count; i++)
+		code[i] = plumb_cache_code(in[i], cache->scale);
+}
+
 void plumb_cache_get(const struct plumb_cache *cache, int64_t r, float *values)
 {
-	plumb_decode(cache->format, plumb_cache_row(cache, r), cache->width, values);
+	plumb_cache_decode(cache, plumb_cache_row(cache, r), cache->width, values);
 }
 
 void plumb_cache_put(const struct plumb_cache *cache, int64_t r, const float *values)
 {
-	plumb_encode(cache->format, values, cache->width, plumb_cache_row(cache, r));
+	plumb_cache_encode(cache, values, cache->width, plumb_cache_row(cache, r));
 }

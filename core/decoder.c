@@ -268,7 +268,7 @@ static int gdn(struct plumb_decoder *d, int layer, int64_t T)
 	};
 	struct plumb_gdn_recurrence recurrence = {
 		.T = T, .y = a->gdn_y, .b = a->gdn_b, .a = a->gdn_a, .a_log = &w->a_log, .dt_bias = &w->dt_bias,
-		.state = s->s, .o = a->gdn_o,
+		.state = s->s, .state_format = s->format, .o = a->gdn_o,
 	};
 	struct plumb_gdn_norm_gate gate = {.T = T, .o = a->gdn_o, .z = a->gdn_z, .norm = &w->norm, .out = a->gdn_gated};
 	struct plumb_gdn_out_proj out = {.T = T, .x = a->gdn_gated, .w = &w->out, .y = a->branch};

@@ -67,8 +67,9 @@ struct plumb_runner {
 
 /* What a decoder keeps between tokens. */
 struct plumb_gdn_state {
-	float *window; /* (Kc, C) ring, row p mod Kc */
-	float *s;      /* (Hv, Dv, Dk) */
+	float *window;            /* (Kc, C) ring, row p mod Kc */
+	void *s;                  /* (Hv, Dv, Dk) of format */
+	enum plumb_format format; /* f32, f16 or bf16 */
 };
 struct plumb_attention_state {
 	struct plumb_cache keys, values; /* (P, Hkv*Dh) */
@@ -92,6 +93,11 @@ struct plumb_decoder_options {
 	int page_tokens;     /* a multiple of B; default the least multiple of B that is >= 64 */
 	uint64_t page_seed;  /* 0: pages in order; else shuffled by this seed (results do not change) */
 	int max_rows;        /* rows of one pass, longer prompts are cut; default 64 */
+	/* How keys and values are stored, and the GDN state; index keys and block keys follow the policy. */
+	bool own_caches;          /* caches says it; else f32 under policy f32, bf16 under bf16 */
+	enum plumb_format caches; /* f32, bf16 or PLUMB_CACHE_FP8 */
+	float key_scale, value_scale; /* of fp8 caches; 0 stands for 1 */
+	enum plumb_format state;  /* f32 (default), f16 or bf16 */
 	bool all_logits;     /* logits of every row, else of the last row of a step */
 	bool traces;         /* ask ops for their trace outputs */
 };

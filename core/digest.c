@@ -98,6 +98,21 @@ static void add_state(
 	finish(d, &h, n);
 }
 
+/* As binary32, whatever the format: equal values are equal. */
+static void add_stored(
+	struct plumb_digest *d, int part, int layer, enum plumb_format format, const void *data, int64_t n)
+{
+	struct row_hash h;
+	float piece[64];
+	start(&h, (uint64_t)(PLUMB_OP_COUNT + part) << 32, (uint64_t)layer << 40);
+	for (int64_t i = 0, count; i < n; i += count) {
+		count = n - i < 64 ? n - i : 64;
+		plumb_decode(format, (const char *)data + plumb_format_row_bytes(format, i), count, piece);
+		feed_f32(&h, piece, count);
+	}
+	finish(d, &h, n);
+}
+
 static void add_cache(struct plumb_digest *d, int part, int layer, const struct plumb_cache *c, int64_t rows, float *row)
 {
 	for (int64_t r = 0; r < rows; r++) {
@@ -124,7 +139,7 @@ void plumb_digest_state(struct plumb_digest *d, struct plumb_decoder *decoder)
 		const struct plumb_layer_state *s = plumb_decoder_state(decoder, l);
 		if (cfg->kind[l] == PLUMB_LAYER_GDN) {
 			add_ring(d, 0, l, s->gdn.window, cfg->gdn_conv_taps, plumb_gdn_channels(cfg), position);
-			add_state(d, 1, l, 0, PLUMB_KIND_F32, s->gdn.s,
+			add_stored(d, 1, l, s->gdn.format, s->gdn.s,
 				cfg->gdn_value_heads * cfg->gdn_value_dim * cfg->gdn_key_dim);
 		} else {
 			add_cache(d, 2, l, &s->attention.keys, position, row);

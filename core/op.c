@@ -111,7 +111,8 @@ static const struct plumb_operand gdn_recurrence_operands[] = {
 	OPERAND(gdn_recurrence, a, IN, F32, "T Hv", ),
 	OPERAND(gdn_recurrence, a_log, WEIGHT, WEIGHT, "1 Hv", ),
 	OPERAND(gdn_recurrence, dt_bias, WEIGHT, WEIGHT, "1 Hv", ),
-	OPERAND(gdn_recurrence, state, STATE, F32, "Hv Dv Dk", ),
+	OPERAND(gdn_recurrence, state, STATE, STORED, "Hv Dv Dk",
+		.format = offsetof(struct plumb_gdn_recurrence, state_format)),
 	OPERAND(gdn_recurrence, o, OUT, F32, "T Hv Dv", ),
 };
 
@@ -277,6 +278,31 @@ const struct plumb_op_info plumb_ops[PLUMB_OP_COUNT] = {
 	OP(LM_HEAD, lm_head, "lm_head", "vocabulary logits"),
 	OP(ARGMAX, argmax, "lm_head", "greedy token"),
 };
+
+bool plumb_operand_is_real(const struct plumb_operand *o)
+{
+	return o->kind == PLUMB_KIND_F32 || o->kind == PLUMB_KIND_STORED;
+}
+
+bool plumb_operand_is_array(const struct plumb_operand *o)
+{
+	return plumb_operand_is_real(o) || o->kind == PLUMB_KIND_I32 || o->kind == PLUMB_KIND_I64;
+}
+
+enum plumb_format plumb_operand_format(const struct plumb_operand *o, const void *args)
+{
+	enum plumb_format format = PLUMB_F32;
+	if (o->kind == PLUMB_KIND_STORED)
+		memcpy(&format, (const char *)args + o->format, sizeof format);
+	return format;
+}
+
+size_t plumb_operand_element(const struct plumb_operand *o, const void *args)
+{
+	if (o->kind == PLUMB_KIND_I64)
+		return sizeof(int64_t);
+	return plumb_format_row_bytes(plumb_operand_format(o, args), 1); /* an int32_t is as wide as an f32 */
+}
 
 bool plumb_op_runs(const struct plumb_config *cfg, enum plumb_op op, int layer)
 {

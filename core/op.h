@@ -13,6 +13,7 @@
 
 #include "core/config.h"
 #include "core/status.h"
+#include "core/weight.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -75,6 +76,7 @@ enum plumb_kind {
 	PLUMB_KIND_BANK,   /* pointer to an array of struct plumb_weight; first dimension of the shape is the count */
 	PLUMB_KIND_CACHE,  /* pointer to struct plumb_cache; shape is (rows, width) */
 	PLUMB_KIND_NGRAM,  /* pointer to struct plumb_ngram (core/ops/ple.h); shape is (Hg), of each of its arrays */
+	PLUMB_KIND_STORED, /* pointer to an array of f32, f16 or bf16 values: the arguments say which, at .format */
 };
 
 /* Which part of a weight one call reads. */
@@ -92,6 +94,7 @@ struct plumb_operand {
 	size_t offset;     /* of the pointer in the argument struct */
 	const char *shape; /* letters of core/config.h, joined by '*' and '/', e.g. "T S*D"; 'n' = from the arguments */
 	size_t count;      /* bank whose size no config fixes: offset of its int64_t number of matrices; else 0 */
+	size_t format;     /* kind STORED: offset of its enum plumb_format in the argument struct; else 0 */
 	bool optional;     /* the pointer may be NULL: the op skips it */
 	bool trace;        /* an output nobody but the comparison needs: NULL in fast runs */
 	enum plumb_part part; /* of weights */
@@ -109,6 +112,16 @@ struct plumb_op_info {
 
 /* The table of ops. */
 extern const struct plumb_op_info plumb_ops[PLUMB_OP_COUNT];
+
+/* Whether the operand is a plain array: F32, I32, I64 or STORED. */
+bool plumb_operand_is_array(const struct plumb_operand *operand);
+
+/* Of an array: how an element is stored in this call (f32 for integers, which have no format), and its bytes. */
+enum plumb_format plumb_operand_format(const struct plumb_operand *operand, const void *args);
+size_t plumb_operand_element(const struct plumb_operand *operand, const void *args);
+
+/* Whether the operand holds numbers with a fraction in an array: F32 or STORED. */
+bool plumb_operand_is_real(const struct plumb_operand *operand);
 
 /* Whether a decoder of this config runs the op in the layer; layer L stands for what lies outside the layers. */
 bool plumb_op_runs(const struct plumb_config *cfg, enum plumb_op op, int layer);

@@ -139,9 +139,12 @@ void plumb_golden_state(const struct plumb_golden_source *source, const struct p
 		break;
 	case PLUMB_GDN_RECURRENCE: /* (Hv, Dv, Dk) here, key axis first in the file */
 		for (int64_t h = 0; h < Hv; h++)
-			for (int64_t k = 0; k < Dk; k++)
-				for (int64_t v = 0; v < Dv; v++)
-					f32[(h * Dk + k) * Dv + v] = state->gdn.s[(h * Dv + v) * Dk + k];
+			for (int64_t v = 0; v < Dv; v++)
+				for (int64_t k = 0; k < Dk; k++)
+					plumb_decode(state->gdn.format,
+						(const char *)state->gdn.s +
+							plumb_format_row_bytes(state->gdn.format, (h * Dv + v) * Dk + k),
+						1, &f32[(h * Dk + k) * Dv + v]);
 		break;
 	case PLUMB_PLE_CONV:
 		ring_columns(state->ple.window, plumb_ple_history(cfg), cfg->streams * cfg->hidden, position, f32);

@@ -30,21 +30,21 @@ static __global__ void __launch_bounds__(32 * HEAD_WARPS) attn_heads_kernel(stru
 
 	if (h < a.q_heads) {
 		plumb_rotate_head(rotation, a.qg + h * 2 * a.head_dim, a.q_norm_format, a.q_norm,
-			a.q_normed ? a.q_normed + h * a.head_dim : nullptr, PLUMB_F32, a.q + h * a.head_dim);
+			a.q_normed ? a.q_normed + h * a.head_dim : nullptr, {PLUMB_F32, 1.0f, a.q + h * a.head_dim});
 		return;
 	}
 	h -= a.q_heads;
 	if (h < a.kv_heads) {
 		plumb_rotate_head(rotation, a.k + h * a.head_dim, a.k_norm_format, a.k_norm,
-			a.k_normed ? a.k_normed + h * a.head_dim : nullptr, a.keys.format,
-			plumb_paged_row(a.keys, p, h * a.head_dim));
+			a.k_normed ? a.k_normed + h * a.head_dim : nullptr,
+			plumb_paged_sink(a.keys, p, h * a.head_dim));
 		return;
 	}
 	h -= a.kv_heads;
 	if (h < a.kv_heads) {
-		unsigned char *const row = plumb_paged_row(a.values, p, h * a.head_dim);
+		const struct plumb_sink row = plumb_paged_sink(a.values, p, h * a.head_dim);
 		for (int64_t i = threadIdx.x % 32; i < a.head_dim; i += 32)
-			plumb_store_value(a.values.format, row, i, a.v[h * a.head_dim + i]);
+			plumb_sink_put(row, i, a.v[h * a.head_dim + i]);
 	}
 }
 
@@ -97,10 +97,10 @@ static __global__ void __launch_bounds__(32 * SCORE_WARPS) attn_score_kernel(str
 PLUMB_UNROLL
 	for (int r = 0; r < PLUMB_KEYS; r++)
 		key[r] = plumb_paged_row(a.keys, attn_list_token(a, list, min(first + r, list.n - 1)), kv * a.head_dim);
-	plumb_keys_load<32>(a.keys.format, key, a.head_dim, aligned, w);
+	plumb_keys_load<32>(a.keys, key, a.head_dim, aligned, w);
 	for (int64_t h = kv * group; h < (kv + 1) * group; h++) {
 		const float dot =
-			plumb_key_dots<32>(a.keys.format, key, a.head_dim, aligned, w, a.q + h * a.head_dim, q_aligned);
+			plumb_key_dots<32>(a.keys, key, a.head_dim, aligned, w, a.q + h * a.head_dim, q_aligned);
 		if (threadIdx.x % 32 < PLUMB_KEYS && mine < list.n)
 			a.weight[h * a.most + mine] = plumb_rne(a.bf16, plumb_rne(a.bf16, dot) * a.scale);
 	}
@@ -165,7 +165,7 @@ PLUMB_UNROLL
 		const int e = (thread + l * THREADS) / UNITS;
 		const int64_t d = d0 + (thread + l * THREADS) % UNITS * PLUMB_KEY_COLUMNS;
 		const int32_t token = attn_list_token(a, list, first + min(e, entries - 1));
-		plumb_load_columns(a.values.format, plumb_paged_row(a.values, token, kv * a.head_dim), d,
+		plumb_load_columns(a.values, plumb_paged_row(a.values, token, kv * a.head_dim), d,
 			plumb_columns_left(a.head_dim, d), aligned, v[l]);
 	}
 PLUMB_UNROLL

@@ -8,7 +8,7 @@
 #include "kernels/gdn.h"
 
 #include "core/math32.h"
-#include "kernels/reduce.h"
+#include "kernels/value.h"
 
 enum {
 	CONV_THREADS = 64,    /* 160 blocks at 10240 channels */
@@ -103,22 +103,80 @@ PLUMB_UNROLL
 	}
 }
 
-template <int Steps>
-static __device__ __forceinline__ void store_part(
-	float *row, const struct lane_part<Steps> &part, bool vector, const float (&x)[PER_LANE * Steps])
+/* The state's rows: the same, of Format. vector: rows are aligned to 4 values. */
+template <int Format> static __device__ __forceinline__ uint32_t state_bits(float x)
+{
+	return Format == PLUMB_F16 ? plumb_f16_code(x) : plumb_f32_to_bf16(x);
+}
+
+template <int Format> static __device__ __forceinline__ float state_value(uint32_t bits)
+{
+	return Format == PLUMB_F16 ? plumb_f16_value(static_cast<uint16_t>(bits))
+				   : plumb_bf16_to_f32(static_cast<uint16_t>(bits));
+}
+
+template <int Format> static __device__ __forceinline__ float state_get(const void *row, int64_t i)
+{
+	return Format == PLUMB_F32 ? static_cast<const float *>(row)[i]
+				   : state_value<Format>(static_cast<const uint16_t *>(row)[i]);
+}
+
+template <int Format> static __device__ __forceinline__ void state_put(void *row, int64_t i, float x)
+{
+	if (Format == PLUMB_F32)
+		static_cast<float *>(row)[i] = x;
+	else
+		static_cast<uint16_t *>(row)[i] = static_cast<uint16_t>(state_bits<Format>(x));
+}
+
+template <int Format, int Steps>
+static __device__ __forceinline__ void load_state(
+	const void *row, const struct lane_part<Steps> &part, bool vector, float (&x)[PER_LANE * Steps])
+{
+	if (Format == PLUMB_F32) {
+		load_part<Steps>(static_cast<const float *>(row), part, vector, x);
+		return;
+	}
+PLUMB_UNROLL
+	for (int s = 0; s < Steps; s++) {
+		const uint16_t *p =
+			static_cast<const uint16_t *>(row) + s * PLUMB_HEAD_LANES + threadIdx.x % 32 * PER_LANE;
+		uint2 v = {0, 0}; /* is +0 in either format */
+		if (vector) {
+			if (part.live[s])
+				v = __ldcs(PLUMB_AS(const uint2, p));
+		} else {
+			v.x = 0 < part.live[s] ? p[0] : 0u;
+			v.x |= 1 < part.live[s] ? static_cast<uint32_t>(p[1]) << 16 : 0u;
+			v.y = 2 < part.live[s] ? p[2] : 0u;
+			v.y |= 3 < part.live[s] ? static_cast<uint32_t>(p[3]) << 16 : 0u;
+		}
+		x[4 * s] = state_value<Format>(v.x & 0xffffu), x[4 * s + 1] = state_value<Format>(v.x >> 16);
+		x[4 * s + 2] = state_value<Format>(v.y & 0xffffu), x[4 * s + 3] = state_value<Format>(v.y >> 16);
+	}
+}
+
+template <int Format, int Steps>
+static __device__ __forceinline__ void store_state(
+	void *row, const struct lane_part<Steps> &part, bool vector, const float (&x)[PER_LANE * Steps])
 {
 PLUMB_UNROLL
 	for (int s = 0; s < Steps; s++) {
-		float *p = row + s * PLUMB_HEAD_LANES + threadIdx.x % 32 * PER_LANE;
-		if (vector) {
+		const int64_t at = s * PLUMB_HEAD_LANES + static_cast<int64_t>(threadIdx.x) % 32 * PER_LANE;
+		if (vector && Format == PLUMB_F32) {
 			if (part.live[s])
-				__stcs(PLUMB_AS(float4, p),
+				__stcs(PLUMB_AS(float4, static_cast<float *>(row) + at),
 					make_float4(x[4 * s], x[4 * s + 1], x[4 * s + 2], x[4 * s + 3]));
+		} else if (vector) {
+			const uint2 v = {state_bits<Format>(x[4 * s]) | state_bits<Format>(x[4 * s + 1]) << 16,
+				state_bits<Format>(x[4 * s + 2]) | state_bits<Format>(x[4 * s + 3]) << 16};
+			if (part.live[s])
+				__stcs(PLUMB_AS(uint2, static_cast<uint16_t *>(row) + at), v);
 		} else {
 PLUMB_UNROLL
 			for (int j = 0; j < PER_LANE; j++)
 				if (j < part.live[s])
-					p[j] = x[4 * s + j];
+					state_put<Format>(row, at + j, x[4 * s + j]);
 		}
 	}
 }
@@ -159,8 +217,8 @@ PLUMB_UNROLL
 		x[i] = x[i] / length;
 }
 
-/* Dk <= 128*Steps. Rows state rows a warp, all in registers. */
-template <int Steps, int Rows>
+/* Dk <= 128*Steps. Rows state rows a warp, all in registers. Format: of the state. */
+template <int Format, int Steps, int Rows>
 static __global__ void __launch_bounds__(32 * RECURRENCE_WARPS)
 	gdn_recurrence_kernel(struct plumb_gdn_recurrence_launch a)
 {
@@ -172,16 +230,18 @@ static __global__ void __launch_bounds__(32 * RECURRENCE_WARPS)
 	if (left <= 0)
 		return; /* a whole warp; there is no barrier below */
 	const int rows = left < Rows ? static_cast<int>(left) : Rows;
-	float *const state = a.state + (h * a.value_dim + i0) * a.key_dim;
-	const uintptr_t addresses = reinterpret_cast<uintptr_t>(a.state) | reinterpret_cast<uintptr_t>(a.y);
-	const bool vector = a.key_dim % 4 == 0 && addresses % 16 == 0;
+	const int64_t row_bytes = a.key_dim * (Format == PLUMB_F32 ? 4 : 2);
+	unsigned char *const state = static_cast<unsigned char *>(a.state) + (h * a.value_dim + i0) * row_bytes;
+	const bool vector = a.key_dim % 4 == 0 && reinterpret_cast<uintptr_t>(a.y) % 16 == 0;
+	const bool state_vector =
+		a.key_dim % 4 == 0 && reinterpret_cast<uintptr_t>(a.state) % (Format == PLUMB_F32 ? 16 : 8) == 0;
 	const struct lane_part<Steps> part = part_of<Steps>(a.key_dim);
 	float s[Rows][PER_LANE * Steps], q[PER_LANE * Steps], k[PER_LANE * Steps], v[Rows];
 	float acc[Rows][PER_LANE], sum[Rows];
 
 PLUMB_UNROLL
 	for (int r = 0; r < Rows; r++) /* a row that is not there repeats the last one and is not stored */
-		load_part<Steps>(state + (r < rows ? r : rows - 1) * a.key_dim, part, vector, s[r]);
+		load_state<Format, Steps>(state + (r < rows ? r : rows - 1) * row_bytes, part, state_vector, s[r]);
 	const struct head head = head_of(a, h);
 	load_part<Steps>(head.q, part, vector, q);
 	load_part<Steps>(head.k, part, vector, k);
@@ -209,7 +269,7 @@ PLUMB_UNROLL
 		for (int i = 0; i < PER_LANE * Steps; i++)
 			s[r][i] = fmaf(k[i], delta, s[r][i]);
 		if (r < rows)
-			store_part<Steps>(state + r * a.key_dim, part, vector, s[r]);
+			store_state<Format, Steps>(state + r * row_bytes, part, state_vector, s[r]);
 		part_products<Steps>(part, s[r], q, acc[r]);
 	}
 	warp_trees<Rows>(acc, sum);
@@ -220,6 +280,7 @@ PLUMB_UNROLL
 }
 
 /* Any Dk: a row a warp, two passes over it. The second pass repeats the first one's decay product, to the same bits. */
+template <int Format>
 static __global__ void __launch_bounds__(32 * RECURRENCE_WARPS)
 	gdn_recurrence_long_kernel(struct plumb_gdn_recurrence_launch a)
 {
@@ -230,14 +291,16 @@ static __global__ void __launch_bounds__(32 * RECURRENCE_WARPS)
 	const struct head head = head_of(a, row / a.value_dim);
 	const float q_length = sqrtf(plumb_warp_dot<PER_LANE>(head.q, head.q, a.key_dim) + 1e-6f);
 	const float k_length = sqrtf(plumb_warp_dot<PER_LANE>(head.k, head.k, a.key_dim) + 1e-6f);
-	float *const s = a.state + row * a.key_dim;
+	unsigned char *const s =
+		static_cast<unsigned char *>(a.state) + row * a.key_dim * (Format == PLUMB_F32 ? 4 : 2);
 	float acc[PER_LANE] = {};
 
 	for (int64_t i = lane * PER_LANE; i < a.key_dim; i += PLUMB_HEAD_LANES)
 PLUMB_UNROLL
 		for (int j = 0; j < PER_LANE; j++)
 			if (i + j < a.key_dim)
-				acc[j] = fmaf(s[i + j] * head.decay, head.k[i + j] / k_length, acc[j]);
+				acc[j] = fmaf(state_get<Format>(s, i + j) * head.decay,
+					head.k[i + j] / k_length, acc[j]);
 	const float delta = (head.v[row % a.value_dim] - plumb_warp_tree<PER_LANE>(acc)) * head.beta;
 PLUMB_UNROLL
 	for (int j = 0; j < PER_LANE; j++)
@@ -246,8 +309,9 @@ PLUMB_UNROLL
 PLUMB_UNROLL
 		for (int j = 0; j < PER_LANE; j++)
 			if (i + j < a.key_dim) {
-				const float updated = fmaf(head.k[i + j] / k_length, delta, s[i + j] * head.decay);
-				s[i + j] = updated;
+				const float decayed = state_get<Format>(s, i + j) * head.decay;
+				const float updated = fmaf(head.k[i + j] / k_length, delta, decayed);
+				state_put<Format>(s, i + j, updated);
 				acc[j] = fmaf(updated, head.q[i + j] / q_length / a.root, acc[j]);
 			}
 	const float sum = plumb_warp_tree<PER_LANE>(acc);
@@ -262,19 +326,31 @@ static unsigned recurrence_blocks(const struct plumb_gdn_recurrence_launch *a, i
 	return static_cast<unsigned>(a->value_heads * ((a->value_dim + rows_per_block - 1) / rows_per_block));
 }
 
-extern "C" int PLUMB_LAUNCHER(gdn_recurrence)(const struct plumb_gdn_recurrence_launch *launch, void *stream)
+template <int Format> static int recurrence_launch(const struct plumb_gdn_recurrence_launch *launch, void *stream)
 {
 	const int threads = 32 * RECURRENCE_WARPS;
 	const int64_t blocks = (launch->value_heads * launch->value_dim + RECURRENCE_WARPS - 1) / RECURRENCE_WARPS;
 
 	if (launch->key_dim <= PLUMB_HEAD_LANES)
 		return PLUMB_LAUNCH(
-			(gdn_recurrence_kernel<1, 8>), recurrence_blocks(launch, 8), threads, 0, stream, *launch);
+			(gdn_recurrence_kernel<Format, 1, 8>), recurrence_blocks(launch, 8), threads, 0, stream, *launch);
 	if (launch->key_dim <= 2 * PLUMB_HEAD_LANES)
 		return PLUMB_LAUNCH(
-			(gdn_recurrence_kernel<2, 4>), recurrence_blocks(launch, 4), threads, 0, stream, *launch);
+			(gdn_recurrence_kernel<Format, 2, 4>), recurrence_blocks(launch, 4), threads, 0, stream, *launch);
 	return PLUMB_LAUNCH(
-		gdn_recurrence_long_kernel, static_cast<unsigned>(blocks), threads, 0, stream, *launch);
+		(gdn_recurrence_long_kernel<Format>), static_cast<unsigned>(blocks), threads, 0, stream, *launch);
+}
+
+extern "C" int PLUMB_LAUNCHER(gdn_recurrence)(const struct plumb_gdn_recurrence_launch *launch, void *stream)
+{
+	switch (launch->state_format) {
+	case PLUMB_F32:
+		return recurrence_launch<PLUMB_F32>(launch, stream);
+	case PLUMB_F16:
+		return recurrence_launch<PLUMB_F16>(launch, stream);
+	default: /* the host refuses others than bf16 */
+		return recurrence_launch<PLUMB_BF16>(launch, stream);
+	}
 }
 
 /* A warp a head. One warp a block, so that 48 heads are on 48 processors. */

@@ -28,7 +28,8 @@ struct plumb_gdn_recurrence_launch {
 	const void *a_log;    /* (Hv) of a_log_format */
 	const void *dt_bias;  /* (Hv) of dt_bias_format */
 	int a_log_format, dt_bias_format;
-	float *state;         /* (Hv, Dv, Dk) */
+	void *state;          /* (Hv, Dv, Dk) of state_format: f32, f16 or bf16 */
+	int state_format;
 	float *o;             /* (Hv, Dv) */
 	int64_t key_heads, value_heads, key_dim, value_dim; /* Hk, Hv, Dk, Dv */
 	float root;           /* sqrt(Dk) */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Rows of a paged cache, and the dot products of four of them with one vector: the inner loop of attention scores and
+/* Rows of a paged cache of any format that a cache may have, and the dot products of four of them with one vector: the inner loop of attention scores and
  * of the QSA indexer. Device code only.
  *
  * A group of Lanes lanes takes 8 neighbouring columns each, 8*Lanes a step, so a lane owns 8 neighbouring accumulators
@@ -21,26 +21,50 @@ static __device__ __forceinline__ unsigned char *plumb_paged_row(
 	const int64_t row =
 		static_cast<int64_t>(cache.page[logical]) * cache.page_rows + (r - logical * cache.page_rows);
 	return static_cast<unsigned char *>(cache.data) +
-	       (row * cache.width + column) * (cache.format == PLUMB_F32 ? 4 : 2);
+	       (row * cache.width + column) * plumb_columns_bytes(cache.format) / PLUMB_COLUMNS;
+}
+
+/* Where values are stored: f32, f16, bf16, or fp8 with a scale. */
+struct plumb_sink {
+	int format;
+	float scale; /* of fp8 */
+	void *data;
+};
+
+static __device__ __forceinline__ struct plumb_sink plumb_paged_sink(
+	const struct plumb_cache &cache, int32_t r, int64_t column)
+{
+	return {cache.format, cache.scale, plumb_paged_row(cache, r, column)};
 }
 
 /* Round to the format and store element i. */
-static __device__ __forceinline__ void plumb_store_value(int format, void *data, int64_t i, float x)
+static __device__ __forceinline__ void plumb_sink_put(const struct plumb_sink &sink, int64_t i, float x)
 {
-	switch (format) {
+	switch (sink.format) {
 	case PLUMB_F32:
-		static_cast<float *>(data)[i] = x;
+		static_cast<float *>(sink.data)[i] = x;
 		break;
 	case PLUMB_F16:
-		static_cast<uint16_t *>(data)[i] = plumb_f32_to_f16(x);
+		static_cast<uint16_t *>(sink.data)[i] = plumb_f32_to_f16(x);
+		break;
+	case PLUMB_CACHE_FP8:
+		static_cast<uint8_t *>(sink.data)[i] = plumb_cache_code(x, sink.scale);
 		break;
 	default:
-		static_cast<uint16_t *>(data)[i] = plumb_f32_to_bf16(x);
+		static_cast<uint16_t *>(sink.data)[i] = plumb_f32_to_bf16(x);
 		break;
 	}
 }
 
-/* Whether heads of n columns can be read 16 bytes at a time in every row. */
+/* Element i of a row of the cache. */
+static __device__ __forceinline__ float plumb_paged_value(const struct plumb_cache &cache, const void *row, int64_t i)
+{
+	if (cache.format == PLUMB_CACHE_FP8)
+		return plumb_e4m3_value(static_cast<const uint8_t *>(row)[i]) * cache.scale;
+	return plumb_stored_value(cache.format, row, i);
+}
+
+/* Whether heads of n columns can be read 8 columns at a time in every row. */
 static __device__ __forceinline__ bool plumb_paged_aligned(const struct plumb_cache &cache, int64_t n)
 {
 	return plumb_rows_aligned(cache.format, cache.data, cache.width) &&
@@ -48,16 +72,26 @@ static __device__ __forceinline__ bool plumb_paged_aligned(const struct plumb_ca
 }
 
 /* Stored values k .. k + count - 1 of a row, count <= 8; the rest of w is 0 and takes part in nothing. */
-static __device__ __forceinline__ void plumb_load_columns(
-	int format, const void *row, int64_t k, int count, bool aligned, float (&w)[PLUMB_KEY_COLUMNS])
+static __device__ __forceinline__ void plumb_load_columns(const struct plumb_cache &cache, const void *row, int64_t k,
+	int count, bool aligned, float (&w)[PLUMB_KEY_COLUMNS])
 {
 	if (aligned && count == PLUMB_KEY_COLUMNS) {
-		plumb_load8(format, row, k, w);
+		if (cache.format != PLUMB_CACHE_FP8) {
+			plumb_load8(cache.format, row, k, w);
+			return;
+		}
+		const uint2 codes =
+			plumb_load_stream(PLUMB_AS(const uint2, static_cast<const unsigned char *>(row) + k));
+		plumb_e4m3_values(codes.x, w);
+		plumb_e4m3_values(codes.y, w + 4);
+PLUMB_UNROLL
+		for (int j = 0; j < PLUMB_KEY_COLUMNS; j++)
+			w[j] = w[j] * cache.scale;
 		return;
 	}
 PLUMB_UNROLL
 	for (int j = 0; j < PLUMB_KEY_COLUMNS; j++)
-		w[j] = j < count ? plumb_stored_value(format, row, k + j) : 0.0f;
+		w[j] = j < count ? plumb_paged_value(cache, row, k + j) : 0.0f;
 }
 
 /* The same of a binary32 vector that many warps read: it stays in L1. */
@@ -96,13 +130,13 @@ static __device__ __forceinline__ int plumb_key_of_lane(void)
 /* The lane's first 8 columns of each key: all four loads are under way before any is needed, and they serve every
  * query. */
 template <int Lanes>
-static __device__ __forceinline__ void plumb_keys_load(int format, const void *const (&key)[PLUMB_KEYS], int64_t n,
-	bool aligned, float (&w)[PLUMB_KEYS][PLUMB_KEY_COLUMNS])
+static __device__ __forceinline__ void plumb_keys_load(const struct plumb_cache &cache,
+	const void *const (&key)[PLUMB_KEYS], int64_t n, bool aligned, float (&w)[PLUMB_KEYS][PLUMB_KEY_COLUMNS])
 {
 	const int k = plumb_key_column<Lanes>(), count = plumb_columns_left(n, k);
 PLUMB_UNROLL
 	for (int r = 0; r < PLUMB_KEYS; r++)
-		plumb_load_columns(format, key[r], k, count, aligned, w[r]);
+		plumb_load_columns(cache, key[r], k, count, aligned, w[r]);
 }
 
 static __device__ __forceinline__ void plumb_key_products(const float (&w)[PLUMB_KEY_COLUMNS],
@@ -118,8 +152,9 @@ PLUMB_UNROLL
  * at distance 1 a lane keeps two keys and hands over the other two, at distance 2 it keeps one. Addition commutes, so
  * each sum is that of the declared tree. Returns the sum of key plumb_key_of_lane(). */
 template <int Lanes>
-static __device__ __forceinline__ float plumb_key_dots(int format, const void *const (&key)[PLUMB_KEYS], int64_t n,
-	bool aligned, const float (&first)[PLUMB_KEYS][PLUMB_KEY_COLUMNS], const float *x, bool x_aligned)
+static __device__ __forceinline__ float plumb_key_dots(const struct plumb_cache &cache,
+	const void *const (&key)[PLUMB_KEYS], int64_t n, bool aligned,
+	const float (&first)[PLUMB_KEYS][PLUMB_KEY_COLUMNS], const float *x, bool x_aligned)
 {
 	const int column = plumb_key_column<Lanes>();
 	float acc[PLUMB_KEYS][PLUMB_KEY_COLUMNS] = {};
@@ -135,7 +170,7 @@ PLUMB_UNROLL
 PLUMB_UNROLL
 		for (int r = 0; r < PLUMB_KEYS; r++) {
 			float w[PLUMB_KEY_COLUMNS];
-			plumb_load_columns(format, key[r], k, count, aligned, w);
+			plumb_load_columns(cache, key[r], k, count, aligned, w);
 			plumb_key_products(w, v, count, acc[r]);
 		}
 	}

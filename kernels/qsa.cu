@@ -28,10 +28,10 @@ static __device__ __forceinline__ void qsa_keep_key(
 {
 	const float *const key = a.projected + a.index_heads * a.index_dim;
 	const int lane = static_cast<int>(threadIdx.x % 32);
-	unsigned char *const row = plumb_paged_row(a.raw_keys, p, 0);
+	const struct plumb_sink row = plumb_paged_sink(a.raw_keys, p, 0);
 
 	for (int64_t i = lane; i < a.index_dim; i += 32)
-		plumb_store_value(a.raw_keys.format, row, i, key[i]);
+		plumb_sink_put(row, i, key[i]);
 	if ((p + 1) % a.block_tokens != 0)
 		return;
 	/* a lane reads back only what it wrote itself, as the cache holds it */
@@ -39,13 +39,13 @@ static __device__ __forceinline__ void qsa_keep_key(
 	for (int64_t i = lane; i < a.index_dim; i += 32) {
 		float sum = 0.0f;
 		for (int32_t j = 0; j < a.block_tokens; j++)
-			sum = sum + plumb_stored_value(a.raw_keys.format, plumb_paged_row(a.raw_keys, first + j, 0), i);
+			sum = sum + plumb_paged_value(a.raw_keys, plumb_paged_row(a.raw_keys, first + j, 0), i);
 		a.mean[i] = plumb_rne(a.bf16, plumb_divf(sum, static_cast<float>(a.block_tokens)));
 	}
 	__syncwarp();
 	rotation.rope = a.rope + first * (2 * a.half);
-	plumb_rotate_head(rotation, a.mean, a.k_norm_format, a.k_norm, nullptr, a.block_keys.format,
-		plumb_paged_row(a.block_keys, b, 0));
+	plumb_rotate_head(
+		rotation, a.mean, a.k_norm_format, a.k_norm, nullptr, plumb_paged_sink(a.block_keys, b, 0));
 }
 
 /* A warp a head, and one for the key. */
@@ -59,7 +59,7 @@ static __global__ void __launch_bounds__(32) qsa_heads_kernel(struct plumb_qsa_h
 		qsa_keep_key(a, rotation, p);
 	else
 		plumb_rotate_head(rotation, a.projected + h * a.index_dim, a.q_norm_format, a.q_norm, nullptr,
-			PLUMB_F32, a.query + h * a.index_dim);
+			{PLUMB_F32, 1.0f, a.query + h * a.index_dim});
 }
 
 extern "C" int PLUMB_LAUNCHER(qsa_heads)(const struct plumb_qsa_heads *a, void *stream)
@@ -98,9 +98,9 @@ static __global__ void __launch_bounds__(32 * SCORE_WARPS) qsa_score_kernel(stru
 PLUMB_UNROLL
 	for (int r = 0; r < PLUMB_KEYS; r++)
 		key[r] = plumb_paged_row(a.block_keys, min(first + r, live - 1), 0);
-	plumb_keys_load<SCORE_GROUP>(a.block_keys.format, key, a.index_dim, aligned, w);
+	plumb_keys_load<SCORE_GROUP>(a.block_keys, key, a.index_dim, aligned, w);
 	for (int64_t h = 0; h < a.index_heads; h++)
-		sum = sum + qsa_relu(plumb_key_dots<SCORE_GROUP>(a.block_keys.format, key, a.index_dim, aligned, w,
+		sum = sum + qsa_relu(plumb_key_dots<SCORE_GROUP>(a.block_keys, key, a.index_dim, aligned, w,
 				    a.query + h * a.index_dim, q_aligned));
 	if (writes)
 		a.score[mine] = mine < live ? plumb_divf(sum, a.root) : -INFINITY;

@@ -22,10 +22,10 @@ static __device__ __forceinline__ float plumb_head_normed(
 	return plumb_rne(bf16, (x * r) * (1.0f + plumb_stored_value(format, norm, i)));
 }
 
-/* out = rope(Norm(x; norm)); x (n) is not out. format: of out, rounded to it; normed (n): trace or NULL.
+/* out = rope(Norm(x; norm)), rounded to its format; x (n) is not out. normed (n): trace or NULL.
  * An element is normed again where its partner needs it: two multiplications against a buffer as long as the head. */
 static __device__ __forceinline__ void plumb_rotate_head(const struct plumb_rotation &a, const float *x,
-	int norm_format, const void *norm, float *normed, int format, void *out)
+	int norm_format, const void *norm, float *normed, const struct plumb_sink &out)
 {
 	const float mean = plumb_divf(plumb_warp_dot<PLUMB_HEAD_LANES / 32>(x, x, a.n), static_cast<float>(a.n));
 	const float r = plumb_rsqrtf(mean + a.eps);
@@ -35,13 +35,13 @@ static __device__ __forceinline__ void plumb_rotate_head(const struct plumb_rota
 		if (normed)
 			normed[i] = u;
 		if (i >= 2 * a.half) {
-			plumb_store_value(format, out, i, u);
+			plumb_sink_put(out, i, u);
 		} else if (i < a.half) {
 			const float v = plumb_head_normed(a.bf16, x[i + a.half], r, norm_format, norm, i + a.half);
 			const float c = a.rope[i], s = a.rope[a.half + i];
-			plumb_store_value(format, out, i,
+			plumb_sink_put(out, i,
 				plumb_rne(a.bf16, plumb_rne(a.bf16, u * c) + plumb_rne(a.bf16, -v * s)));
-			plumb_store_value(format, out, i + a.half,
+			plumb_sink_put(out, i + a.half,
 				plumb_rne(a.bf16, plumb_rne(a.bf16, v * c) + plumb_rne(a.bf16, u * s)));
 		}
 	}

@@ -11,11 +11,13 @@
 
 enum { PLUMB_ROW_PER_LANE = PLUMB_ROW_LANES / 32 }; /* PLUMB_COLUMNS, one load */
 
-/* Whether whole 8-column groups of f32, f16 or bf16 can be loaded 16 bytes at a time in every row of that length. */
+/* Whether whole 8-column groups of f32, f16, bf16 or e4m3 codes can be loaded at once in every row of that length: 16
+ * bytes at a time, 8 of codes. */
 static __device__ __forceinline__ bool plumb_rows_aligned(int format, const void *data, int64_t cols)
 {
-	const int64_t bytes = cols * (format == PLUMB_F32 ? 4 : 2);
-	return (reinterpret_cast<uintptr_t>(data) | static_cast<uintptr_t>(bytes)) % 16 == 0;
+	const int unit = plumb_columns_bytes(format);
+	const int64_t bytes = cols * unit / PLUMB_COLUMNS;
+	return (reinterpret_cast<uintptr_t>(data) | static_cast<uintptr_t>(bytes)) % (unit < 16 ? 8 : 16) == 0;
 }
 
 /* Add columns k0 <= k < k1 of the row to the lane's accumulators; k0 is a multiple of 256. X: pointer to float. Only

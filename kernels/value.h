@@ -110,6 +110,30 @@ static __device__ __forceinline__ float plumb_e4m3_value(uint8_t code)
 	return w[0];
 }
 
+/* binary16 values: the GPU's conversions are exact, and round to nearest even with subnormals and Inf as core/numeric.h has
+ * them; only what they make of a NaN is another NaN. */
+static __device__ __forceinline__ float plumb_f16_value(uint16_t code)
+{
+#ifdef __CUDA_ARCH__
+	float x;
+	asm("{.reg .f16 h;\n\tmov.b16 h, %1;\n\tcvt.f32.f16 %0, h;}" : "=f"(x) : "h"(code));
+	return x;
+#else
+	return plumb_f16_to_f32(code);
+#endif
+}
+
+static __device__ __forceinline__ uint16_t plumb_f16_code(float x)
+{
+#ifdef __CUDA_ARCH__
+	uint16_t code;
+	asm("{.reg .f16 h;\n\tcvt.rn.f16.f32 h, %1;\n\tmov.b16 %0, h;}" : "=h"(code) : "f"(x));
+	return code;
+#else
+	return plumb_f32_to_f16(x);
+#endif
+}
+
 /* Eight e2m1 codes, the first in the lowest bits. A byte permutation is a table of eight entries that takes four codes
  * at once: one gives the upper bytes of the magnitudes 0 0.5 1 1.5 2 3 4 6 as bf16, one the lower bytes. (An integer to
  * float conversion for each, as in core/numeric.h, runs at a quarter of the rate.) */

@@ -152,9 +152,7 @@ static void cache_item(struct item *it, const struct plumb_config *cfg, int64_t 
 			last = c->page[i];
 	it->host = c->data;
 	it->bytes = (size_t)((last + 1) * c->page_rows) * plumb_format_row_bytes(c->format, c->width);
-	it->unit = c->format == PLUMB_F32   ? PLUMB_POISON_32
-		   : c->format == PLUMB_F16 ? PLUMB_POISON_F16
-					    : PLUMB_POISON_BF16;
+	it->unit = plumb_poison_unit(c->format);
 	it->element = plumb_poison_bytes(it->unit);
 	it->dim[0] = c->rows;
 	it->dim[1] = c->width;
@@ -240,7 +238,8 @@ static int collect(struct plumb_guard *g, const struct plumb_call *call)
 			it->count = 1;
 			for (int k = 0; k < it->rank; k++)
 				it->count *= it->dim[k];
-			it->unit = o->kind == PLUMB_KIND_I64 ? PLUMB_POISON_64 : PLUMB_POISON_32;
+			it->unit = o->kind == PLUMB_KIND_I64 ? PLUMB_POISON_64
+							     : plumb_poison_unit(plumb_operand_format(o, call->args));
 			it->element = plumb_poison_bytes(it->unit);
 			it->bytes = (size_t)it->count * it->element;
 		}

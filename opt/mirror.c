@@ -249,11 +249,6 @@ static int place_cache(struct plumb_device *d, const struct plumb_env *env, cons
 	return status;
 }
 
-static size_t element_bytes(enum plumb_kind kind)
-{
-	return kind == PLUMB_KIND_I64 ? sizeof(int64_t) : sizeof(float);
-}
-
 /* Replace operand i of the frame by what the device wants. */
 static int frame_operand(
 	const struct plumb_env *env, const struct plumb_op_info *info, struct frame *f, int i, const void *args)
@@ -302,7 +297,7 @@ static int frame_operand(
 	default:
 		break;
 	}
-	p->bytes = (size_t)count * element_bytes(o->kind);
+	p->bytes = (size_t)count * plumb_operand_element(o, args);
 	if (o->role == PLUMB_CONSTANT) {
 		device = plumb_stored_constant(d, stored, p->host, p->bytes, env->err);
 		frame_set(f, o, device);

@@ -37,9 +37,40 @@ static uint16_t half(enum plumb_poison poison, enum plumb_poison_unit unit, size
 	return (uint16_t)low;
 }
 
+static uint8_t code(enum plumb_poison poison, size_t i)
+{
+	uint32_t low = spread(i);
+
+	return (uint8_t)(poison == PLUMB_POISON_NAN ? 0x7fu | (low & 0x80u)
+			 : poison == PLUMB_POISON_SMALL ? 0x38u | (low & 0x3u) : 0x7cu | low % 3u);
+}
+
+enum plumb_poison_unit plumb_poison_unit(enum plumb_format format)
+{
+	switch (format) {
+	case PLUMB_F32:
+		return PLUMB_POISON_32;
+	case PLUMB_F16:
+		return PLUMB_POISON_F16;
+	case PLUMB_BF16:
+		return PLUMB_POISON_BF16;
+	default:
+		return PLUMB_POISON_E4M3;
+	}
+}
+
 size_t plumb_poison_bytes(enum plumb_poison_unit unit)
 {
-	return unit == PLUMB_POISON_64 ? 8 : unit == PLUMB_POISON_32 ? 4 : 2;
+	switch (unit) {
+	case PLUMB_POISON_64:
+		return 8;
+	case PLUMB_POISON_32:
+		return 4;
+	case PLUMB_POISON_E4M3:
+		return 1;
+	default:
+		return 2;
+	}
 }
 
 void plumb_poison_fill(enum plumb_poison poison, enum plumb_poison_unit unit, void *to, size_t first, size_t count)
@@ -50,6 +81,7 @@ void plumb_poison_fill(enum plumb_poison poison, enum plumb_poison_unit unit, vo
 		uint32_t w = word(poison, i);
 		uint64_t d = (uint64_t)w << 32 | word(poison, i + 0x10000);
 		uint16_t h = half(poison, unit, i);
+		uint8_t c = code(poison, i);
 
 		switch (unit) {
 		case PLUMB_POISON_32:
@@ -59,6 +91,9 @@ void plumb_poison_fill(enum plumb_poison poison, enum plumb_poison_unit unit, vo
 		case PLUMB_POISON_64:
 			memcpy(p, &d, sizeof d);
 			p += sizeof d;
+			break;
+		case PLUMB_POISON_E4M3:
+			*p++ = c;
 			break;
 		default:
 			memcpy(p, &h, sizeof h);

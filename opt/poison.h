@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/weight.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -25,11 +27,14 @@ enum plumb_poison_unit {
 	PLUMB_POISON_64, /* i64 */
 	PLUMB_POISON_BF16,
 	PLUMB_POISON_F16,
+	PLUMB_POISON_E4M3, /* the two NaN codes; 352 to 448; 1 to 1.375 */
 };
 
 /* Bytes on each side of a guarded buffer: a multiple of every alignment a kernel asks for. */
 enum { PLUMB_GUARD_ZONE = 4096 };
 
+/* Of values of a format that arrays and caches have: f32, f16, bf16, fp8. */
+enum plumb_poison_unit plumb_poison_unit(enum plumb_format format);
 size_t plumb_poison_bytes(enum plumb_poison_unit unit);
 
 /* Elements first .. first + count - 1 of a poisoned buffer. The low bits depend on the index, so that a value copied

@@ -56,8 +56,8 @@ static void *operand_at(const void *args, const struct plumb_operand *o)
 
 static bool bounded(const struct plumb_operand *o)
 {
-	return (o->role == PLUMB_OUT && o->kind == PLUMB_KIND_F32) ||
-	       (o->role == PLUMB_STATE && (o->kind == PLUMB_KIND_F32 || o->kind == PLUMB_KIND_CACHE));
+	return (o->role == PLUMB_OUT && plumb_operand_is_real(o)) ||
+	       (o->role == PLUMB_STATE && (plumb_operand_is_real(o) || o->kind == PLUMB_KIND_CACHE));
 }
 
 int plumb_bound_make(const struct plumb_env *env, enum plumb_op op, int64_t position, const void *before,
@@ -208,6 +208,21 @@ static int64_t cluster_size(const struct plumb_operand *o, const void *args, int
 	return o->role == PLUMB_OUT ? count / T : count;
 }
 
+/* Element j of an operand, as binary32. row: scratch for the rows of a cache, read once each. */
+static float candidate_at(const struct plumb_operand *o, const void *args, const struct plumb_bound_set *set, int i,
+        int64_t j, float *row, int64_t size)
+{
+	float value;
+	if (row) {
+		if (j % size == 0)
+			plumb_cache_get(operand_at(args, o), set->first[i] + j / size, row);
+		return row[j % size];
+	}
+	plumb_decode(plumb_operand_format(o, args),
+	        (const char *)operand_at(args, o) + (size_t)j * plumb_operand_element(o, args), 1, &value);
+	return value;
+}
+
 int plumb_bound_add(struct plumb_bound_result *result, const struct plumb_env *env, const void *args,
         const struct plumb_bound_set *set)
 {
@@ -223,12 +238,9 @@ int plumb_bound_add(struct plumb_bound_result *result, const struct plumb_env *e
 		int64_t size = cluster_size(o, args, set->count[i]);
 		if (o->kind == PLUMB_KIND_CACHE && !(row = scratch_ref(env, size, sizeof *row)))
 			return PLUMB_BAD_INPUT;
-		const float *values = row ? NULL : operand_at(args, o);
 		for (int64_t j = 0; j < set->count[i]; j++) {
-			if (row && j % size == 0)
-				plumb_cache_get(operand_at(args, o), set->first[i] + j / size, row);
-			add_element(s, &cluster, row ? set->first[i] * size + j : j, row ? row[j % size] : values[j],
-			        set->ball[i][j]);
+			float candidate = candidate_at(o, args, set, i, j, row, size);
+			add_element(s, &cluster, row ? set->first[i] * size + j : j, candidate, set->ball[i][j]);
 			if (j % size == size - 1)
 				add_cluster(s, &cluster);
 		}

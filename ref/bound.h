@@ -49,16 +49,16 @@ struct plumb_ball {
 };
 
 /* What a call must have written, for each operand with a bound (NULL: none).
- * F32 outputs and states: as the operand. Caches: the rows that the call writes, first .. first + rows - 1. */
+ * Array outputs and states: as the operand. Caches: the rows that the call writes, first .. first + rows - 1. */
 struct plumb_bound_set {
 	enum plumb_op op;
 	struct plumb_ball *ball[PLUMB_BOUND_OPERANDS];
 	int64_t count[PLUMB_BOUND_OPERANDS]; /* of balls */
 	int64_t first[PLUMB_BOUND_OPERANDS]; /* row of a cache */
-	bool wide[PLUMB_BOUND_OPERANDS];     /* binary32 under both policies */
+	bool wide[PLUMB_BOUND_OPERANDS];     /* not rounded to bf16 last: binary32, or of a format of its own */
 };
 
-/* Fill the balls of set. before: the arguments as they were, that is with F32 states from before the call; args: the
+/* Fill the balls of set. before: the arguments as they were, that is with array states from before the call; args: the
  * same with what the candidate wrote (read only where a choice decides what the rest means: the experts of a router).
  * Inputs, weights and older cache rows are read from args. */
 typedef int plumb_bound_fn(

@@ -27,9 +27,9 @@ int attn_in_proj_bound(const struct plumb_env *env, const void *before, const vo
 	return status;
 }
 
-/* One head: x (Dh) -> normed (may be NULL) and rotated. */
+/* One head: x (Dh) -> normed (may be NULL) and rotated, as the cache holds it (NULL: an output). */
 static void norm_rotate(const struct plumb_env *env, const float *x, const float *w, const float *rope,
-        struct plumb_ball *tmp, struct plumb_ball *normed, struct plumb_ball *rotated)
+        const struct plumb_cache *cache, struct plumb_ball *tmp, struct plumb_ball *normed, struct plumb_ball *rotated)
 {
 	int64_t Dh = env->cfg->head_dim;
 	bound_exact_copy(x, Dh, tmp);
@@ -39,7 +39,7 @@ static void norm_rotate(const struct plumb_env *env, const float *x, const float
 			normed[i] = ball_out(env, tmp[i]);
 		tmp[i] = ball_rne(env, tmp[i]);
 	}
-	bound_rope(env, tmp, rope, Dh, rotated);
+	bound_rope(env, tmp, rope, Dh, cache, rotated);
 }
 
 int attn_qk_rope_bound(const struct plumb_env *env, const void *before, const void *args, struct plumb_bound_set *set)
@@ -54,15 +54,19 @@ int attn_qk_rope_bound(const struct plumb_env *env, const void *before, const vo
 	int status = q_norm && k_norm && tmp ? PLUMB_OK : PLUMB_BAD_INPUT;
 
 	(void)before;
+	if (!bound_cache_is_policy(env, a->keys))
+		plumb_bound_wide(set, "keys");
+	if (!bound_cache_is_policy(env, a->values))
+		plumb_bound_wide(set, "values");
 	for (int64_t t = 0; t < a->T && status == PLUMB_OK; t++) {
 		const float *rope = a->rope + (*a->position + t) * env->cfg->rotary_dim;
 		for (int64_t h = 0; h < Hq; h++) {
 			int64_t i = (t * Hq + h) * Dh;
-			norm_rotate(env, a->qg + 2 * i, q_norm, rope, tmp, q_normed ? q_normed + i : NULL, q + i);
+			norm_rotate(env, a->qg + 2 * i, q_norm, rope, NULL, tmp, q_normed ? q_normed + i : NULL, q + i);
 		}
 		for (int64_t h = 0; h < Hkv; h++) {
 			int64_t i = (t * Hkv + h) * Dh;
-			norm_rotate(env, a->k + i, k_norm, rope, tmp, k_normed ? k_normed + i : NULL, keys + i);
+			norm_rotate(env, a->k + i, k_norm, rope, a->keys, tmp, k_normed ? k_normed + i : NULL, keys + i);
 		}
 		for (int64_t i = t * width; i < (t + 1) * width; i++) /* a copy, as the cache can hold it */
 			values[i] = ball_exact((double)bound_cached(a->values, a->v[i]));

@@ -78,9 +78,13 @@ struct token {
  * itself. Taken element by element with magnitudes, that would grow by up to 1 + beta a token; but 0 <= beta <= 1 and
  * |k| <= 1 make the 2-norm of the matrix at most 1. So both are carried: an elementwise bound, tight over a few tokens,
  * in which the memory's error k.e is at most |k||e|, and the 2-norm of the row's error, which forgets with g; an
- * element has the smaller. */
-static struct plumb_ball step_row(
-        const struct token *w, double v, int64_t Dk, int depth, struct plumb_ball *s, double *norm)
+ * element has the smaller.
+ *
+ * A state that is stored in a narrow format is rounded after o: the exact state is the rounded one, and an implementation's
+ * is elsewhere only where a boundary lies within its error. Over many tokens of one call a single step apart spreads, and
+ * the bound grows up to sqrt(Dk) steps / (1 - g); over one token it demands the nearest value. */
+static struct plumb_ball step_row(const struct token *w, double v, int64_t Dk, int depth, enum plumb_format format,
+        struct plumb_ball *s, double *norm)
 {
 	double g = w->decay.value, local1 = 0.0, local2 = 0.0, k_error = 0.0, cross = 0.0, cross1 = 0.0;
 	struct plumb_ball memory = {0.0, 0.0, 0.0, 0.0};
@@ -141,6 +145,14 @@ static struct plumb_ball step_row(
 	o.error += fmin(from_state, w->q_length * *norm);
 	o.spread = root_of_squares(o.error, sqrt((double)depth) * 0x1p-24 * size);
 	o.error += plumb_gamma(depth) * size + (double)Dk * 0x1p-150;
+	if (format != PLUMB_F32) {
+		local2 = 0.0;
+		for (int64_t j = 0; j < Dk; j++) {
+			s[j] = bound_stored(format, s[j]);
+			local2 += s[j].error * s[j].error;
+		}
+		*norm = sqrt(local2);
+	}
 	return o;
 }
 
@@ -183,7 +195,7 @@ static void head(const struct plumb_env *env, const struct plumb_gdn_recurrence 
 			double v = (double)y[2 * Hk * Dk + h * Dv + i];
 			o[(t * Hv + h) * Dv + i] =
 			        ball_out(env, step_row(&w, v, Dk, plumb_strided_depth(Dk, PLUMB_HEAD_LANES),
-			                              state + (h * Dv + i) * Dk, &norm[i]));
+			                              a->state_format, state + (h * Dv + i) * Dk, &norm[i]));
 		}
 	}
 }
@@ -196,10 +208,14 @@ int gdn_recurrence_bound(const struct plumb_env *env, const void *before, const 
 	float *a_log = bound_matrix(env, a->a_log), *dt_bias = bound_matrix(env, a->dt_bias);
 	struct plumb_ball *qk = bound_scratch(env, Hv * 2 * Dk); /* (Hv, 2, Dk) */
 	double *norm = scratch_ref(env, Hv * Dv, sizeof *norm);  /* (Hv, Dv) */
-	int status = a_log && dt_bias && qk && norm ? PLUMB_OK : PLUMB_BAD_INPUT;
+	float *wide = scratch_ref(env, Hv * Dv * Dk, sizeof *wide);
+	int status = a_log && dt_bias && qk && norm && wide ? PLUMB_OK : PLUMB_BAD_INPUT;
 
 	plumb_bound_wide(set, "state");
-	bound_exact_copy(old->state, Hv * Dv * Dk, state);
+	if (status == PLUMB_OK) {
+		plumb_decode(a->state_format, old->state, Hv * Dv * Dk, wide);
+		bound_exact_copy(wide, Hv * Dv * Dk, state);
+	}
 	if (status == PLUMB_OK) {
 #pragma omp parallel for schedule(static) if (Hv * Dk * Dv > 16384)
 		for (int64_t h = 0; h < Hv; h++)
@@ -209,6 +225,7 @@ int gdn_recurrence_bound(const struct plumb_env *env, const void *before, const 
 	free(dt_bias);
 	free(qk);
 	free(norm);
+	free(wide);
 	return status;
 }
 

@@ -127,7 +127,8 @@ void bound_norm(const struct plumb_env *env, const struct plumb_ball *x, const f
 }
 
 void bound_rope(
-        const struct plumb_env *env, const struct plumb_ball *x, const float *rope, int64_t n, struct plumb_ball *y)
+        const struct plumb_env *env, const struct plumb_ball *x, const float *rope, int64_t n,
+        const struct plumb_cache *cache, struct plumb_ball *y)
 {
 	int64_t half = env->cfg->rotary_dim / 2;
 
@@ -136,11 +137,15 @@ void bound_rope(
 		struct plumb_ball c = ball_exact((double)rope[i]), s = ball_exact((double)rope[half + i]);
 		struct plumb_ball ac = ball_rne(env, ball_mul(a, c)), bs = ball_rne(env, ball_mul(ball_negate(b), s));
 		struct plumb_ball bc = ball_rne(env, ball_mul(b, c)), as = ball_rne(env, ball_mul(a, s));
-		y[i] = ball_out(env, ball_add(ac, bs));
-		y[i + half] = ball_out(env, ball_add(bc, as));
+		y[i] = ball_add(ac, bs);
+		y[i + half] = ball_add(bc, as);
 	}
-	for (int64_t i = 2 * half; i < n; i++) /* already rounded: stored as they are */
-		y[i] = x[i];
+	for (int64_t i = 0; i < n; i++) { /* from 2 * half on already rounded: stored as they are */
+		if (cache && !bound_cache_is_policy(env, cache))
+			y[i] = bound_kept(cache, i < 2 * half ? ball_rne(env, y[i]) : x[i]);
+		else
+			y[i] = i < 2 * half ? ball_out(env, y[i]) : x[i];
+	}
 }
 
 struct plumb_ball bound_exponentials(struct plumb_ball *s, int64_t n)
@@ -173,9 +178,40 @@ struct plumb_ball bound_exponentials(struct plumb_ball *s, int64_t n)
 float bound_cached(const struct plumb_cache *cache, float value)
 {
 	float stored; /* no format is wider */
-	plumb_encode(cache->format, &value, 1, &stored);
-	plumb_decode(cache->format, &stored, 1, &value);
+	plumb_cache_encode(cache, &value, 1, &stored);
+	plumb_cache_decode(cache, &stored, 1, &value);
 	return value;
+}
+
+static double kept(const struct plumb_cache *cache, double x)
+{
+	return (double)bound_cached(cache, (float)x);
+}
+
+struct plumb_ball bound_kept(const struct plumb_cache *cache, struct plumb_ball x)
+{
+	double value = kept(cache, x.value);
+
+	if (x.error == 0.0)
+		return ball_exact(value);
+	double low = kept(cache, x.value - x.error), high = kept(cache, x.value + x.error);
+	if (!isfinite(x.value) || (isinf(low) && low == high)) /* Inf at both ends */
+		return ball_exact(value);
+	if (!isfinite(low) || !isfinite(high)) /* anything is right: see plumb_bound_add */
+		return (struct plumb_ball){x.value, 0x1p128, 0x1p128, 0.0};
+	double error = greater(high - value, value - low);
+	return (struct plumb_ball){value, error, error, 0.0};
+}
+
+struct plumb_ball bound_stored(enum plumb_format format, struct plumb_ball x)
+{
+	const struct plumb_cache like = {.format = format};
+	return bound_kept(&like, x);
+}
+
+bool bound_cache_is_policy(const struct plumb_env *env, const struct plumb_cache *cache)
+{
+	return cache->format == PLUMB_F32 || (cache->format == PLUMB_BF16 && env->policy == PLUMB_POLICY_BF16);
 }
 
 void bound_exact_copy(const float *x, int64_t n, struct plumb_ball *y)

@@ -31,9 +31,10 @@ struct plumb_ball bound_inverse_rms(const struct plumb_env *env, const struct pl
 void bound_norm(const struct plumb_env *env, const struct plumb_ball *x, const float *w, int64_t n, int width,
         struct plumb_ball *y);
 
-/* x (n), already rounded, rotated by a row of the rope table; y is what is stored (ball_out); y may be x. */
-void bound_rope(
-        const struct plumb_env *env, const struct plumb_ball *x, const float *rope, int64_t n, struct plumb_ball *y);
+/* x (n), already rounded, rotated by a row of the rope table; y is what is stored: an output (ball_out), or in cache, unless
+ * that is NULL; y may be x. */
+void bound_rope(const struct plumb_env *env, const struct plumb_ball *x, const float *rope, int64_t n,
+        const struct plumb_cache *cache, struct plumb_ball *y);
 
 /* exp(s[i] - max) in place and their sum, strided(256). An error of the maximum itself drops out of every quotient of
  * two of these, so only what it does to the rounding of s[i] - max is counted. */
@@ -46,6 +47,15 @@ float *bound_matrix(const struct plumb_env *env, const struct plumb_weight *w);
 
 /* What a cache gives back of a value that was put into it. */
 float bound_cached(const struct plumb_cache *cache, float value);
+
+/* A value stored in the cache, or as an array of format has it. The stored value of the exact one is the centre, and since
+ * rounding (and saturating) keeps the order, the stored values of the two ends tell how far an implementation can be away:
+ * nothing, unless a boundary lies within its reach. An exact value that is within reach of +-Inf is not judged. */
+struct plumb_ball bound_kept(const struct plumb_cache *cache, struct plumb_ball x);
+struct plumb_ball bound_stored(enum plumb_format format, struct plumb_ball x);
+
+/* Whether the cache holds every value of the policy as it is: then the rounding to it is the policy's. */
+bool bound_cache_is_policy(const struct plumb_env *env, const struct plumb_cache *cache);
 
 void bound_exact_copy(const float *x, int64_t n, struct plumb_ball *y);
 

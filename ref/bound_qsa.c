@@ -16,7 +16,7 @@ static void head(
 	bound_norm(env, x, w, Di, PLUMB_HEAD_LANES, x);
 	for (int64_t i = 0; i < Di; i++)
 		x[i] = ball_rne(env, x[i]);
-	bound_rope(env, x, rope, Di, y);
+	bound_rope(env, x, rope, Di, NULL, y); /* index caches follow the policy */
 }
 
 /* The key of block b. Raw keys of this call are balls (T, N), the last Di of each row and not yet rounded; older ones

@@ -60,15 +60,17 @@ static void l2_norm(const float *x, int64_t n, double *y)
 		y[i] = (double)x[i] / sqrt(sum + 1e-6);
 }
 
-/* One token of one value head. s: (Dv, Dk) state, q, k: (Dk), v: (Dv), o: (Dv). */
-static void delta_rule(const struct plumb_env *env, float *s, const double *q, const double *k, const float *v,
-	double decay, double beta, float *o)
+/* One token of value head h. q, k: (Dk), row: (Dk) scratch, v: (Dv), o: (Dv). */
+static void delta_rule(const struct plumb_env *env, const struct plumb_gdn_recurrence *a, int64_t h, const double *q,
+	const double *k, float *row, const float *v, double decay, double beta, float *o)
 {
 	int64_t Dk = env->cfg->gdn_key_dim, Dv = env->cfg->gdn_value_dim;
+	size_t row_bytes = plumb_format_row_bytes(a->state_format, Dk);
 
 	for (int64_t i = 0; i < Dv; i++) {
-		float *row = s + i * Dk;
+		char *stored = (char *)a->state + (size_t)(h * Dv + i) * row_bytes;
 		double memory = 0.0, out = 0.0;
+		plumb_decode(a->state_format, stored, Dk, row);
 		for (int64_t j = 0; j < Dk; j++)
 			memory += (double)row[j] * decay * k[j];
 		double delta = ((double)v[i] - memory) * beta;
@@ -78,6 +80,7 @@ static void delta_rule(const struct plumb_env *env, float *s, const double *q, c
 			out += updated * q[j];
 		}
 		o[i] = store(env, out);
+		plumb_encode(a->state_format, row, Dk, stored);
 	}
 }
 
@@ -90,10 +93,14 @@ int gdn_recurrence_ref(const struct plumb_env *env, const void *args)
 	double *a_log = scratch_ref(env, Hv, sizeof *a_log);
 	double *dt_bias = scratch_ref(env, Hv, sizeof *dt_bias);
 	double *qk = scratch_ref(env, Hv * 2 * Dk, sizeof *qk); /* (Hv, 2, Dk) normed query and key of each head */
-	int status = a_log && dt_bias && qk ? vector_ref(env, a->a_log, a_log) : PLUMB_BAD_INPUT;
+	float *row = scratch_ref(env, Hv * Dk, sizeof *row);    /* (Hv, Dk) */
+	int status = a_log && dt_bias && qk && row ? vector_ref(env, a->a_log, a_log) : PLUMB_BAD_INPUT;
 
 	if (status == PLUMB_OK)
 		status = vector_ref(env, a->dt_bias, dt_bias);
+	if (status == PLUMB_OK && (unsigned)a->state_format >= PLUMB_PLAIN_FORMATS)
+		status = plumb_fail(env->err, PLUMB_BAD_INPUT, "gdn_recurrence: the state is %s, expected f32, f16 or bf16",
+			plumb_format_name(a->state_format));
 	if (status == PLUMB_OK) {
 		/* heads are independent; a head takes its tokens in order */
 #pragma omp parallel for schedule(static) if (Hv * Dk * Dv > 65536)
@@ -108,7 +115,7 @@ int gdn_recurrence_ref(const struct plumb_env *env, const void *args)
 				l2_norm(y + (Hk + hk) * Dk, Dk, k);
 				for (int64_t j = 0; j < Dk; j++)
 					q[j] /= sqrt((double)Dk);
-				delta_rule(env, a->state + h * Dv * Dk, q, k, y + 2 * Hk * Dk + h * Dv, exp(g), beta,
+				delta_rule(env, a, h, q, k, row + h * Dk, y + 2 * Hk * Dk + h * Dv, exp(g), beta,
 					a->o + (t * Hv + h) * Dv);
 			}
 		}
@@ -116,6 +123,7 @@ int gdn_recurrence_ref(const struct plumb_env *env, const void *args)
 	free(a_log);
 	free(dt_bias);
 	free(qk);
+	free(row);
 	return status;
 }
 

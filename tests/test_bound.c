@@ -197,7 +197,7 @@ START_TEST(faults_at_twice_and_half_the_bound)
 
 	for (int i = 0; i < plumb_ops[_i].operands; i++) {
 		const struct plumb_operand *o = &plumb_ops[_i].operand[i];
-		bool values = o->kind == PLUMB_KIND_F32 || o->kind == PLUMB_KIND_CACHE;
+		bool values = plumb_operand_is_real(o) || o->kind == PLUMB_KIND_CACHE;
 		int here = 0;
 		if (!values || (o->role != PLUMB_OUT && o->role != PLUMB_STATE))
 			continue;
@@ -207,6 +207,7 @@ START_TEST(faults_at_twice_and_half_the_bound)
 			struct plumb_bound_stat at;
 			with.policy = o->kind == PLUMB_KIND_CACHE ? PLUMB_POLICY_F32 : (int)(seed % 2);
 			with.traces = 1;
+			with.plain = true;
 			struct op_case *c = op_case_new((enum plumb_op)_i, seed, &with);
 			if (tightest(c, i, &at) && isfinite(at.ball.value)) {
 				fault.operand = i;

@@ -48,7 +48,8 @@ static uint64_t state_digest(const struct plumb_config *cfg, struct plumb_decode
 			h = mix(h, s->gdn.window,
 				(size_t)(cfg->gdn_conv_taps * plumb_gdn_channels(cfg)) * sizeof(float));
 			h = mix(h, s->gdn.s,
-				(size_t)(cfg->gdn_value_heads * cfg->gdn_value_dim * cfg->gdn_key_dim) * sizeof(float));
+				plumb_format_row_bytes(s->gdn.format,
+					cfg->gdn_value_heads * cfg->gdn_value_dim * cfg->gdn_key_dim));
 		} else {
 			h = mix_cache(h, &s->attention.keys, p);
 			h = mix_cache(h, &s->attention.values, p);

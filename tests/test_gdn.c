@@ -25,6 +25,8 @@ static const enum plumb_op ops[] = {
 };
 static const enum plumb_format formats[] = {PLUMB_F32, PLUMB_F16, PLUMB_BF16};
 
+static enum plumb_format state_format; /* of the calls below */
+
 /* A random call. Head sizes around every edge of the kernels: the lane group of 4, the warp step of 128, the last size
  * held in registers (256), the two-pass kernel above it, blocks of 32 rows (16 for 128 < Dk <= 256). */
 static struct call call_of(enum plumb_op op, enum plumb_policy policy, enum input input)
@@ -48,6 +50,8 @@ static struct call call_of(enum plumb_op op, enum plumb_policy policy, enum inpu
 	c.offset = (int)(below(2) * below(8));
 	c.position = (int32_t)(below(2) ? below(8) : 100 + below(100));
 	c.arguments.T = 1 + below(3);
+	if (op == PLUMB_GDN_RECURRENCE)
+		c.arguments.gdn_recurrence.state_format = state_format;
 	fill(&c);
 	return c;
 }
@@ -116,7 +120,9 @@ static void partition(
 			part.arguments.gdn_recurrence.state = floats(&part, &r, state);
 	}
 	size_t bytes =
-		(size_t)(op == PLUMB_GDN_CONV ? whole.cfg.gdn_conv_taps * C : Hv * Dv * whole.cfg.gdn_key_dim) * 4;
+		op == PLUMB_GDN_CONV
+			? (size_t)(whole.cfg.gdn_conv_taps * C) * 4
+			: plumb_format_row_bytes(whole.arguments.gdn_recurrence.state_format, Hv * Dv * whole.cfg.gdn_key_dim);
 	ck_assert_mem_eq(op == PLUMB_GDN_CONV ? part.arguments.gdn_conv.window : part.arguments.gdn_recurrence.state,
 		floats(&whole, &all, state), bytes);
 	release();
@@ -274,7 +280,7 @@ static void recurrence_bound(
 		ebeta = beta == (double)plumb_round_bf16(plumb_sigmoidf(a->b[h])) ? 0.0 : 0x1p-7;
 	}
 	for (int64_t i = 0; i < Dv; i++) {
-		const float *old = a->state + (h * Dv + i) * Dk;
+		const float *old = (const float *)a->state + (h * Dv + i) * Dk;
 		int64_t at = (h * Dv + i) * Dk;
 		double memory = 0.0, size = 0.0, out_size = 0.0, out_error = 0.0;
 		for (int64_t j = 0; j < Dk; j++) {
@@ -531,9 +537,10 @@ static int conv_late(const struct plumb_env *env, const void *args)
 static int recurrence_narrow(const struct plumb_env *env, const void *args)
 {
 	const struct plumb_gdn_recurrence *a = args;
+	float *state = a->state; /* f32 here */
 	int status = gdn_recurrence_twin(env, args);
 	for (int64_t i = 0; i < env->cfg->gdn_value_heads * env->cfg->gdn_value_dim * env->cfg->gdn_key_dim; i++)
-		a->state[i] = plumb_round_bf16(a->state[i]);
+		state[i] = plumb_round_bf16(state[i]);
 	return status;
 }
 

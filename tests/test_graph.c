@@ -45,10 +45,18 @@ struct pair {
 	struct plumb_graph *graph;
 };
 
-static struct pair pair_make(int device, enum plumb_policy policy)
+/* narrow: keys and values in FP8, GDN state in f16. */
+static struct pair pair_make(int device, enum plumb_policy policy, bool narrow)
 {
 	struct pair p = {.checkpoint = decode_tiny(),
 		.options = {.capacity = CAPACITY, .page_tokens = 8, .page_seed = 9, .policy = policy}};
+
+	if (narrow) {
+		p.options.own_caches = true;
+		p.options.caches = PLUMB_CACHE_FP8;
+		p.options.key_scale = 0.0625f;
+		p.options.state = PLUMB_F16;
+	}
 
 	p.model = plumb_checkpoint_model(p.checkpoint);
 	p.device = open_device(device);
@@ -97,7 +105,7 @@ static void same_state(struct pair *p)
 
 START_TEST(graph_equals_eager)
 {
-	struct pair p = pair_make(_i % DEVICES, _i / DEVICES ? PLUMB_POLICY_BF16 : PLUMB_POLICY_F32);
+	struct pair p = pair_make(_i % DEVICES, _i / DEVICES % 2 ? PLUMB_POLICY_BF16 : PLUMB_POLICY_F32, _i / DEVICES >= 2);
 
 	for (int t = 0; t < TOKENS; t++)
 		step(&p, decode_token(&p.model->cfg, t), t % 3 == 0);
@@ -111,7 +119,7 @@ END_TEST
 /* A prompt in copied calls, then the graph; copied calls in between; state looked at in between. */
 START_TEST(state_changes_hands)
 {
-	struct pair p = pair_make(_i, PLUMB_POLICY_F32);
+	struct pair p = pair_make(_i, PLUMB_POLICY_F32, false);
 	int32_t prompt[9];
 	int t = 0;
 
@@ -137,8 +145,8 @@ START_TEST(state_changes_hands)
 	same_state(&p);
 	for (int l = 0; l < p.model->cfg.layers; l++)
 		if (p.model->cfg.kind[l] == PLUMB_LAYER_GDN) {
-			plumb_decoder_state(p.decoder, l)->gdn.s[3] += 0.5f;
-			plumb_decoder_state(p.truth, l)->gdn.s[3] += 0.5f;
+			((float *)plumb_decoder_state(p.decoder, l)->gdn.s)[3] += 0.5f;
+			((float *)plumb_decoder_state(p.truth, l)->gdn.s)[3] += 0.5f;
 		}
 	for (; t < TOKENS; t++)
 		step(&p, decode_token(&p.model->cfg, t), true);
@@ -151,7 +159,7 @@ END_TEST
 /* A reset forgets, on the device too; other tokens come next, at the same addresses. */
 START_TEST(reset_forgets)
 {
-	struct pair p = pair_make(_i, PLUMB_POLICY_BF16);
+	struct pair p = pair_make(_i, PLUMB_POLICY_BF16, false);
 
 	for (int round = 0; round < 3; round++) {
 		for (int t = 0; t < 4 + round; t++)
@@ -176,7 +184,7 @@ END_TEST
 /* Another decoder works on the device in between, with other shapes: scratch grows and moves, weights are the same. */
 START_TEST(others_use_the_device)
 {
-	struct pair p = pair_make(_i, PLUMB_POLICY_F32);
+	struct pair p = pair_make(_i, PLUMB_POLICY_F32, false);
 	struct plumb_decoder_options options = {.capacity = 2048, .max_rows = 20, .all_logits = true};
 	struct plumb_decoder *other = decode_create(p.model, plumb_device_set(p.device), p.device, &options);
 	struct plumb_env env = {.err = &err, .device = p.device};
@@ -203,7 +211,7 @@ END_TEST
 /* Observers and guards look at host memory: steps are copied then, and give the same. */
 START_TEST(watched_steps)
 {
-	struct pair p = pair_make(_i, PLUMB_POLICY_F32);
+	struct pair p = pair_make(_i, PLUMB_POLICY_F32, false);
 	struct plumb_guard *guard = NULL;
 
 	ck_assert_int_eq(plumb_guard_create(&guard, &err), PLUMB_OK);
@@ -221,7 +229,7 @@ END_TEST
 
 START_TEST(refusals)
 {
-	struct pair p = pair_make(_i, PLUMB_POLICY_F32);
+	struct pair p = pair_make(_i, PLUMB_POLICY_F32, false);
 	struct plumb_decoder *elsewhere = decode_create(p.model, plumb_device_set(p.host), p.host, &p.options);
 	struct plumb_decoder *other = decode_create(p.model, plumb_device_set(p.device), p.device, &p.options);
 	struct plumb_graph *graph = NULL;
@@ -295,7 +303,7 @@ int main(void)
 		return status == PLUMB_NO_DEVICE ? 77 : 1;
 #endif
 	tcase_set_timeout(t, 300);
-	tcase_add_loop_test(t, graph_equals_eager, 0, 2 * DEVICES);
+	tcase_add_loop_test(t, graph_equals_eager, 0, 4 * DEVICES);
 	tcase_add_loop_test(t, state_changes_hands, 0, DEVICES);
 	tcase_add_loop_test(t, reset_forgets, 0, DEVICES);
 	tcase_add_loop_test(t, others_use_the_device, 0, DEVICES);

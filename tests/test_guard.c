@@ -242,8 +242,8 @@ static struct rig *rig_make(struct plumb_device_options *device)
 	for (int i = 0; i < NB * DI; i++)
 		r->blocks[i] = (uint16_t)(0x3f80 + i);
 	r->position = 6; /* rows 6 and 7: 7 completes block 1 */
-	r->raw_keys = (struct plumb_cache){PLUMB_BF16, r->raw, r->page, 8, DI, CAPACITY};
-	r->block_keys = (struct plumb_cache){PLUMB_BF16, r->blocks, r->page, 2, DI, NB};
+	r->raw_keys = (struct plumb_cache){PLUMB_BF16, r->raw, r->page, 8, DI, CAPACITY, 1.0f};
+	r->block_keys = (struct plumb_cache){PLUMB_BF16, r->blocks, r->page, 2, DI, NB, 1.0f};
 	r->inject = (struct plumb_hc_inject){T, r->residual, r->branch, r->injection, r->out};
 	r->select = (struct plumb_qsa_select){T, &r->position, r->score, r->block, r->count};
 	r->score_args = (struct plumb_qsa_score){T, &r->position, r->query, &r->block_keys, r->score};

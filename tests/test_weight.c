@@ -340,7 +340,7 @@ START_TEST(paged_rows)
 	for (int format = 0; format < PLUMB_PLAIN_FORMATS; format++) {
 		size_t row_bytes = plumb_format_row_bytes((enum plumb_format)format, WIDTH);
 		unsigned char *data = calloc(PAGES * PAGE_ROWS, row_bytes);
-		struct plumb_cache cache = {(enum plumb_format)format, data, page, PAGE_ROWS, WIDTH, ROWS};
+		struct plumb_cache cache = {(enum plumb_format)format, data, page, PAGE_ROWS, WIDTH, ROWS, 1.0f};
 		float in[WIDTH], out[WIDTH];
 		for (int r = ROWS - 1; r >= 0; r--) {
 			for (int k = 0; k < WIDTH; k++)

@@ -79,6 +79,7 @@ struct check_options {
 	enum plumb_policy policy;
 	enum plumb_ties ties;
 	uint64_t page_seed;
+	struct plumb_decoder_options formats; /* own_caches, caches, state; the rest is not looked at */
 	int first_layer, last_layer; /* of the items compared; L includes the outside */
 	bool bounds;                 /* judge every call by its error bound too */
 	bool progress;               /* on standard error, after two seconds */

@@ -269,6 +269,9 @@ void check_report_print(const struct check_report *r)
 			r->producer ? r->producer : "");
 		printf("checkpoint  %s (%d layers)\n", r->checkpoint, r->layers);
 		printf("runs        %s, ties %s\n", r->set, r->ties == PLUMB_TIES_TORCH ? "torch" : "lower");
+		if (r->other_formats)
+			printf("note        the golden tensors were made with caches and state in the policy's formats: what follows from "
+			       "others differs. --bounds judges each op by its own inputs\n");
 		for (int i = 0; i < r->views; i++)
 			print_view(r, &r->view[i]);
 		printf("\n");

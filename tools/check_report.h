@@ -14,6 +14,7 @@ struct check_report {
 	int views;
 	bool verbose; /* every tensor, not one line a layer and stage */
 	bool quiet;   /* the last line only */
+	bool other_formats; /* caches or state are stored otherwise than the recorded ones */
 	bool digest;  /* print one digest of the whole trace */
 	int layers;   /* L */
 	const char *failure; /* why there are no views, else NULL */

@@ -23,13 +23,7 @@ static void set_pointer(void *args, const struct plumb_operand *o, void *p)
 static size_t array_bytes(const struct plumb_call *call, const struct plumb_operand *o)
 {
 	struct plumb_extent extent = {.T = call->T, .capacity = call->env->capacity};
-	size_t element = o->kind == PLUMB_KIND_I64 ? sizeof(int64_t) : sizeof(float);
-	return (size_t)plumb_shape_count(o->shape, call->env->cfg, &extent) * element;
-}
-
-static bool is_array(const struct plumb_operand *o)
-{
-	return o->kind == PLUMB_KIND_F32 || o->kind == PLUMB_KIND_I32 || o->kind == PLUMB_KIND_I64;
+	return (size_t)plumb_shape_count(o->shape, call->env->cfg, &extent) * plumb_operand_element(o, call->args);
 }
 
 /* Make room for bytes in *place. */
@@ -50,7 +44,7 @@ int check_second_keep(struct check_second *s, const struct plumb_call *call, str
 
 	for (int i = 0; i < info->operands && status == PLUMB_OK; i++) {
 		const struct plumb_operand *o = &info->operand[i];
-		if (o->role != PLUMB_STATE || !is_array(o))
+		if (o->role != PLUMB_STATE || !plumb_operand_is_array(o))
 			continue;
 		status = room(&s->before[i], array_bytes(call, o), o->name, err);
 		if (status == PLUMB_OK && array_bytes(call, o))
@@ -68,7 +62,7 @@ int check_second_before(struct check_second *s, const struct plumb_call *call, s
 		return status;
 	memcpy(s->args_before, call->args, info->args_size);
 	for (int i = 0; i < info->operands; i++)
-		if (info->operand[i].role == PLUMB_STATE && is_array(&info->operand[i]))
+		if (info->operand[i].role == PLUMB_STATE && plumb_operand_is_array(&info->operand[i]))
 			set_pointer(s->args_before, &info->operand[i], s->before[i]);
 	return PLUMB_OK;
 }

@@ -520,7 +520,8 @@ int check_view_run(
 	struct check_run run = {.options = options, .view = out, .err = err, .progress = &progress};
 	struct plumb_decoder_options decoder = {
 		.policy = options->policy, .ties = options->ties, .capacity = T + greedy_tokens(options),
-		.page_seed = options->page_seed, .all_logits = true, .traces = true,
+		.page_seed = options->page_seed, .own_caches = options->formats.own_caches, .caches = options->formats.caches,
+		.state = options->formats.state, .all_logits = true, .traces = true,
 	};
 	int32_t *token = malloc((size_t)T * sizeof *token);
 	int status = PLUMB_OK;

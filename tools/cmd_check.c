@@ -84,6 +84,10 @@ static int compare_and_report(const struct check_command *c, const char *path, s
 	if (status == PLUMB_OK)
 		status = options_ties(&c->set, producer_ties(producer), &o.ties, err);
 	if (status == PLUMB_OK)
+		status = options_formats(&c->set, &o.formats, err);
+	report.other_formats = o.formats.state != PLUMB_F32 ||
+		(o.formats.own_caches && o.formats.caches != (o.policy == PLUMB_POLICY_BF16 ? PLUMB_BF16 : PLUMB_F32));
+	if (status == PLUMB_OK)
 		status = options_layers(c->set.layers, session->model->cfg.layers, &o.first_layer, &o.last_layer, err);
 	if (status == PLUMB_OK)
 		status = check_fits(&o, err);
@@ -203,6 +207,7 @@ const struct command command_check = {
 		    "  plumb check tiny.h5 --checkpoint DIR --policy bf16 --view local --verbose\n"
 		    "  plumb check tiny.h5 --checkpoint DIR --set opt --digest\n"
 		    "  plumb check tiny.h5 --checkpoint DIR --set opt --bounds\n"
+		    "  plumb check tiny.h5 --checkpoint DIR --set opt --kv-format fp8 --state-format f16 --bounds --digest\n"
 		    "  plumb check tiny.h5 --checkpoint DIR --op gdn_recurrence@0-2=opt --guard\n"
 		    "  plumb check tiny.h5 --checkpoint DIR --op attn_gate=./mine.so\n"
 		    "  plumb check tiny.h5 --checkpoint DIR --layers 3 --json report.json --junit report.xml",

@@ -12,7 +12,7 @@
 #include "tools/contract.h"
 
 static const char *const roles[] = {"in", "out", "state", "weight", "constant"};
-static const char *const kinds[] = {"f32", "i32", "i64", "matrix", "bank", "cache", "ngram"};
+static const char *const kinds[] = {"f32", "i32", "i64", "matrix", "bank", "cache", "ngram", "stored"};
 
 static int list_ops(void)
 {

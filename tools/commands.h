@@ -5,6 +5,7 @@
 
 #include "tools/options.h"
 
-extern const struct command command_check, command_bisect, command_replay, command_run, command_list, command_new_kernel;
+extern const struct command command_bisect, command_check, command_drift, command_list, command_new_kernel, command_replay,
+	command_run;
 
 #endif

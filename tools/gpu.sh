@@ -31,9 +31,13 @@ digest() { # the digest line of a check; its exit status
 	"$plumb" check $golden --quiet --digest "$@" | awk '/^digest/ { print $2 }'
 }
 
-same_digests() { # same_digests POLICY
-	a=$(digest --policy "$1" --mode twin) b=$(digest --policy "$1" --set opt --device simt)
-	c=$(digest --policy "$1" --set opt --device cuda) d=$(digest --policy "$1" --set opt --device cuda --page-seed 5)
+same_digests() { # same_digests POLICY [OPTION...]
+	policy=$1
+	shift
+	a=$(digest --policy $policy "$@" --mode twin) b=$(digest --policy $policy "$@" --set opt --device simt)
+	c=$(digest --policy $policy "$@" --set opt --device cuda)
+	d=$(digest --policy $policy "$@" --set opt --device cuda --page-seed 5)
+	set -- $policy
 	printf '  %s: twin %s\n  %s: simt %s\n  %s: cuda %s\n  %s: cuda %s (again, other pages)\n' \
 		"$1" "$a" "$1" "$b" "$1" "$c" "$1" "$d"
 	[ -n "$a" ] && [ "$a" = "$b" ] && [ "$a" = "$c" ] && [ "$a" = "$d" ]
@@ -43,14 +47,17 @@ command -v nvidia-smi >/dev/null 2>&1 && nvidia-smi --query-gpu=name,driver_vers
 for policy in f32 bf16; do
 	step "digests, policy $policy" same_digests $policy
 	cat "$log"
+	step "digests, policy $policy, kv fp8, state f16" same_digests $policy --kv-format fp8 --state-format f16
+	cat "$log"
 	step "check cuda against transformers, $policy" "$plumb" check $golden --set opt --device cuda --policy $policy
 	step "guarded, $policy" "$plumb" check $golden --set opt --device cuda --policy $policy --guard --view local
 done
 export PLUMB_TEST_DEVICE=cuda
-for test in test_sets test_ops_cuda test_formats_cuda test_format_rows_cuda test_graph_cuda test_simt_cuda test_user_gpu test_qsa test_attention; do
+for test in test_sets test_ops_cuda test_formats_cuda test_format_rows_cuda test_state_formats_cuda test_graph_cuda test_simt_cuda test_user_gpu test_qsa test_attention; do
 	step "$test on the GPU" "$build/tests/$test"
 	grep -E '^[0-9]+%' "$log" || true
 done
+step "drift of the GDN state on the GPU, 4096 tokens" "$plumb" drift --steps 4096 --set opt --device cuda
 if command -v compute-sanitizer >/dev/null 2>&1; then
 	for tool in memcheck racecheck initcheck synccheck; do
 		step "compute-sanitizer $tool, tiny" compute-sanitizer --tool $tool --error-exitcode 9 \

@@ -10,8 +10,8 @@
 #define PLUMB_VERSION "unknown"
 #endif
 
-static const struct command *const commands[] = {
-	&command_check, &command_bisect, &command_replay, &command_run, &command_list, &command_new_kernel};
+static const struct command *const commands[] = {&command_check, &command_bisect, &command_replay, &command_run, &command_drift,
+	&command_list, &command_new_kernel};
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
 
 static void usage(FILE *f)

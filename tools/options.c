@@ -122,6 +122,27 @@ int options_ties(const struct set_options *s, enum plumb_ties fallback, enum plu
 	return status;
 }
 
+int options_formats(const struct set_options *s, struct plumb_decoder_options *out, struct plumb_error *err)
+{
+	static const enum plumb_format caches[] = {PLUMB_F32, PLUMB_BF16, PLUMB_CACHE_FP8};
+	static const char *const name[] = {"f32", "bf16", "fp8"};
+	int second = 0, i = 0, status = PLUMB_OK;
+
+	while (s->kv_format && i < 3 && strcmp(s->kv_format, name[i]) != 0)
+		i++;
+	if (i == 3)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "--kv-format is '%s', expected f32, bf16 or fp8", s->kv_format);
+	if (s->kv_format) {
+		out->own_caches = true;
+		out->caches = caches[i];
+	}
+	if (s->state_format) {
+		status = choose("--state-format", s->state_format, "f32", "f16", &second, err);
+		out->state = second ? PLUMB_F16 : PLUMB_F32;
+	}
+	return status;
+}
+
 int options_layers(const char *text, int layers, int *first, int *last, struct plumb_error *err)
 {
 	char *end;

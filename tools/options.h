@@ -57,6 +57,8 @@ struct set_options {
 	const char *layers;    /* A-B; NULL: all */
 	struct option_list op; /* NAME[@A-B]=ref|opt */
 	int64_t threads;       /* 0: as OpenMP decides */
+	const char *kv_format;    /* f32, bf16, fp8; NULL: as the policy says */
+	const char *state_format; /* f32, f16; NULL: f32 */
 	int64_t page_seed;
 	int64_t seed;          /* simt schedule */
 	int64_t gpu;           /* which one */
@@ -76,6 +78,10 @@ struct set_options {
 			"reference in binary64 (default) or in the kernels' declared order"},                          \
 		{"--policy", "f32|bf16", OPTION_TEXT, &(s)->policy, "where activations are rounded (default f32)"},    \
 		{"--ties", "lower|torch", OPTION_TEXT, &(s)->ties, "which of equal scores the oracle's top-k takes"},  \
+		{"--kv-format", "f32|bf16|fp8", OPTION_TEXT, &(s)->kv_format,                                          \
+			"how keys and values are stored (default: as the policy)"},                                    \
+		{"--state-format", "f32|f16", OPTION_TEXT, &(s)->state_format,                                         \
+			"how the GDN state is stored (default f32)"},                                                  \
 		{"--op", "NAME[@A-B]=ref|opt|FILE.so", OPTION_REPEAT, &(s)->op,                                        \
 			"run one op, in layers A to B, from a set or a shared object"},                                \
 		{"--threads", "N", OPTION_COUNT, &(s)->threads, "threads of the reference (the bits do not change)"},  \
@@ -90,6 +96,8 @@ struct set_options {
 /* Words to values; errors name the option. */
 int options_policy(const struct set_options *s, enum plumb_policy *out, struct plumb_error *err);
 int options_ties(const struct set_options *s, enum plumb_ties fallback, enum plumb_ties *out, struct plumb_error *err);
+/* --kv-format and --state-format into own_caches, caches and state; what is not given is left alone. */
+int options_formats(const struct set_options *s, struct plumb_decoder_options *out, struct plumb_error *err);
 /* "A-B" or "A" into first..last, 0..L; "out" is what lies outside the layers. NULL: everything. */
 int options_layers(const char *text, int layers, int *first, int *last, struct plumb_error *err);
 

@@ -175,6 +175,13 @@ static void describe(const struct set_options *o, struct session *s)
 	else
 		snprintf(s->describes, sizeof s->describes, "set ref, mode %s%s%s%.100s; policy %s", o->mode ? o->mode : "oracle",
 			mixed, s->device ? ", opt on " : "", s->device ? plumb_device_description(s->device) : "", policy);
+	for (int i = 0; i < 2; i++) {
+		const char *format = i ? o->state_format : o->kv_format;
+		size_t used = strlen(s->describes);
+		if (format)
+			snprintf(s->describes + used, sizeof s->describes - used, "; %s %.8s", i ? "GDN state" : "keys and values",
+				format);
+	}
 	if (s->user) {
 		char kernels[400];
 		size_t n = strlen(s->describes);

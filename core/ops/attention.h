@@ -34,7 +34,8 @@ struct plumb_attn_in_proj {
  * Layout       rope row p: Dr/2 cosines, then Dr/2 sines, already rounded by the policy. Caches are paged.
  * Units        angle = fp32(p * inv_freq_i); eps is rms_norm_eps; Norm is (x*r)*(1+w).
  * Numerics     mean of squares strided(128) over Dh, divided by Dh; r = 1/sqrtf(mean + eps); norm and rope elementwise
- *              as written. NaN carried. Cache rows are rounded to the cache's format.
+ *              as written. NaN carried. Cache rows are rounded once to the cache's format (core/cache.h; fp8 saturates),
+ *              after the policy's rounding; keys and values may have other formats and scales than each other.
  * Determinism  bit-exact on every device. No other cache row changes.
  * Errors       none; position + T <= P is the decoder's to keep. Traces may be NULL.
  * Source       model-spec 2.1, 2.5, 2.7. */
@@ -63,7 +64,8 @@ struct plumb_attn_qk_rope {
  * Numerics     j runs over A(p) ascending, index i in that list. q.k strided(256) over Dh; the maximum is exact, in any
  *              order; e_i = exp(s_i - max); L = strided(256) sum of e_i over i; P_i = rne(e_i / L); o: chunks of
  *              PLUMB_ATTN_CHUNK list entries, each serial by fmaf from +0; to the first chunk's sum the others are
- *              added left to right; one rne. NaN carried (a NaN score makes the whole head NaN).
+ *              added left to right; one rne. k_j and v_j are what the caches hold, widened to binary32 (fp8: code times
+ *              scale, rounded once). NaN carried (a NaN score makes the whole head NaN).
  * Determinism  bit-exact on every device; cache rows outside A(p) are not read.
  * Errors       none. A(p) is never empty: p is in the tail, or its own block is complete and N >= 1 blocks are taken.
  * Source       model-spec 2.7, 2.8 (A(p)). */

@@ -53,12 +53,15 @@ struct plumb_gdn_conv {
  * Layout       state: one row of Dk keys for each value element, so that a warp owns whole rows. Golden files hold it
  *              as (Hv, Dk, Dv).
  * Units        softplus(x) = x for x > 20, else log1p(exp(x)); 1e-6 is fixed, not rms_norm_eps.
- * Numerics     state binary32 under both policies, never rounded further. Sums over Dk strided(128). State update by
- *              one fmaf after the decay product. Every other operation rounds once, in the order written: qn is
+ * Numerics     state is widened to binary32, computed with in binary32 under both policies, and rounded once, to
+ *              state_format, when it is stored (nearest even; f16: subnormals kept, from 65520 on +-Inf, as IEEE has
+ *              it), after every token, whatever T: the next token reads what is stored. o is computed from the state
+ *              before that rounding, as served engines do (the state is in registers there, and o is no worse for it).
+ *              Sums over Dk strided(128). State update by one fmaf after the decay product. Every other operation rounds once, in the order written: qn is
  *              divided by the root, then by sqrt(Dk) rounded to binary32; g = -(exp(A_log)*softplus(a + dt_bias)).
  *              Functions of core/math32.h. NaN carried.
  * Determinism  bit-exact on every device.
- * Errors       none.
+ * Errors       a state_format with scales is refused.
  * Source       model-spec 2.6. */
 struct plumb_gdn_recurrence {
 	int64_t T;
@@ -67,7 +70,8 @@ struct plumb_gdn_recurrence {
 	const float *a;                     /* in    (T, Hv) */
 	const struct plumb_weight *a_log;   /* w     (1, Hv) */
 	const struct plumb_weight *dt_bias; /* w     (1, Hv) */
-	float *state;                       /* state (Hv, Dv, Dk) */
+	void *state;                        /* state (Hv, Dv, Dk) of state_format */
+	enum plumb_format state_format;     /*       f32, f16 or bf16 */
 	float *o;                           /* out   (T, Hv, Dv) */
 };
 

@@ -54,20 +54,23 @@ static void l2_norm(const float *x, int64_t n, float *y)
 		y[i] = plumb_divf(x[i], length);
 }
 
-/* One token of one value head. s: (Dv, Dk) state, q, k: (Dk), v: (Dv), o: (Dv). */
-static void delta_rule(const struct plumb_env *env, float *s, const float *q, const float *k, const float *v,
-	float decay, float beta, float *o)
+/* One token of value head h. q, k: (Dk), row: (Dk) scratch, v: (Dv), o: (Dv). */
+static void delta_rule(const struct plumb_env *env, const struct plumb_gdn_recurrence *a, int64_t h, const float *q,
+	const float *k, float *row, const float *v, float decay, float beta, float *o)
 {
 	int64_t Dk = env->cfg->gdn_key_dim, Dv = env->cfg->gdn_value_dim;
+	size_t row_bytes = plumb_format_row_bytes(a->state_format, Dk);
 
 	for (int64_t i = 0; i < Dv; i++) {
-		float *row = s + i * Dk;
+		char *stored = (char *)a->state + (size_t)(h * Dv + i) * row_bytes;
+		plumb_decode(a->state_format, stored, Dk, row);
 		for (int64_t j = 0; j < Dk; j++)
 			row[j] = row[j] * decay;
 		float delta = (v[i] - twin_dot(row, k, Dk, PLUMB_HEAD_LANES)) * beta;
 		for (int64_t j = 0; j < Dk; j++)
 			row[j] = fmaf(k[j], delta, row[j]);
 		o[i] = twin_rne(env, twin_dot(row, q, Dk, PLUMB_HEAD_LANES));
+		plumb_encode(a->state_format, row, Dk, stored);
 	}
 }
 
@@ -80,15 +83,18 @@ int gdn_recurrence_twin(const struct plumb_env *env, const void *args)
 	float root = (float)sqrt((double)Dk);
 	float *a_log = twin_matrix(env, a->a_log);
 	float *dt_bias = twin_matrix(env, a->dt_bias);
-	float *qk = twin_scratch(env, Hv * 2 * Dk); /* (Hv, 2, Dk) normed query and key of each head */
+	float *qk = twin_scratch(env, Hv * 3 * Dk); /* (Hv, 3, Dk) normed query and key of each head, a row */
 	int status = a_log && dt_bias && qk ? PLUMB_OK : PLUMB_BAD_INPUT;
 
+	if (status == PLUMB_OK && (unsigned)a->state_format >= PLUMB_PLAIN_FORMATS)
+		status = plumb_fail(env->err, PLUMB_BAD_INPUT, "gdn_recurrence: the state is %s, expected f32, f16 or bf16",
+			plumb_format_name(a->state_format));
 	if (status == PLUMB_OK) {
 		/* heads are independent; a head takes its tokens in order */
 #pragma omp parallel for schedule(static) if (Hv * Dk * Dv > 65536)
 		for (int64_t h = 0; h < Hv; h++) {
 			int64_t hk = h / (Hv / Hk);
-			float *q = qk + h * 2 * Dk, *k = q + Dk;
+			float *q = qk + h * 3 * Dk, *k = q + Dk;
 			for (int64_t t = 0; t < a->T; t++) {
 				const float *y = a->y + t * C; /* q (Hk*Dk) | k (Hk*Dk) | v (Hv*Dv) */
 				float beta = twin_rne(env, plumb_sigmoidf(a->b[t * Hv + h]));
@@ -97,8 +103,8 @@ int gdn_recurrence_twin(const struct plumb_env *env, const void *args)
 				l2_norm(y + (Hk + hk) * Dk, Dk, k);
 				for (int64_t j = 0; j < Dk; j++)
 					q[j] = plumb_divf(q[j], root);
-				delta_rule(env, a->state + h * Dv * Dk, q, k, y + 2 * Hk * Dk + h * Dv, plumb_expf(g),
-					beta, a->o + (t * Hv + h) * Dv);
+				delta_rule(env, a, h, q, k, k + Dk, y + 2 * Hk * Dk + h * Dv, plumb_expf(g), beta,
+					a->o + (t * Hv + h) * Dv);
 			}
 		}
 	}

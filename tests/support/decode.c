@@ -58,7 +58,8 @@ uint64_t decode_state(struct plumb_decoder *d)
 			h = decode_digest(h, s->gdn.window,
 				(size_t)(cfg->gdn_conv_taps * plumb_gdn_channels(cfg)) * sizeof(float));
 			h = decode_digest(h, s->gdn.s,
-				(size_t)(cfg->gdn_value_heads * cfg->gdn_value_dim * cfg->gdn_key_dim) * sizeof(float));
+				plumb_format_row_bytes(s->gdn.format,
+					cfg->gdn_value_heads * cfg->gdn_value_dim * cfg->gdn_key_dim));
 		} else {
 			h = cache(h, &s->attention.keys, p);
 			h = cache(h, &s->attention.values, p);

@@ -117,7 +117,7 @@ static int64_t operand_count(const struct call *c, const struct plumb_operand *o
 
 static size_t operand_bytes(const struct call *c, const struct plumb_operand *o)
 {
-	return (size_t)operand_count(c, o) * (o->kind == PLUMB_KIND_I64 ? 8 : 4);
+	return (size_t)operand_count(c, o) * plumb_operand_element(o, &c->arguments);
 }
 
 static bool written(const struct plumb_operand *o)
@@ -137,6 +137,11 @@ void fill(struct call *c)
 		if (o->kind == PLUMB_KIND_F32 && o->role != PLUMB_OUT)
 			*at = values(
 				operand_count(c, o), c->input, o->role == PLUMB_STATE ? PLUMB_POLICY_F32 : c->policy);
+		if (o->kind == PLUMB_KIND_STORED) {
+			int64_t n = operand_count(c, o);
+			*at = take(operand_bytes(c, o));
+			plumb_encode(plumb_operand_format(o, &c->arguments), values(n, c->input, PLUMB_POLICY_F32), n, *at);
+		}
 		if (o->kind == PLUMB_KIND_I32 && strcmp(o->name, "position") == 0)
 			*at = memcpy(take(4), &c->position, 4);
 		if (o->kind == PLUMB_KIND_WEIGHT) {
@@ -161,7 +166,8 @@ struct result run(const struct call *c, plumb_op_fn *fn, enum plumb_poison poiso
 		if (!written(o))
 			continue;
 		/* every second buffer is not 16-byte aligned, so that a kernel shows both its ways of loading */
-		size_t skew = o->kind == PLUMB_KIND_I64 ? 0 : (size_t)(below(2) * 4 * below(4));
+		size_t skew = o->kind == PLUMB_KIND_I64
+				      ? 0 : (size_t)(below(2) * below(4)) * plumb_operand_element(o, &c->arguments);
 		unsigned char *m = take(bytes + 3 * ZONE);
 		memset(m, 0xA5, bytes + 3 * ZONE);
 		result.data[i] = m + ZONE + skew;
@@ -199,16 +205,18 @@ const char *difference(const struct call *c, const struct result *a, const struc
 
 	for (int i = 0; i < info->operands; i++) {
 		const struct plumb_operand *o = &info->operand[i];
-		for (size_t at = 0; a->data[i] && at < operand_bytes(c, o); at += 4) {
+		enum plumb_format format = plumb_operand_format(o, &c->arguments);
+		size_t unit = plumb_format_row_bytes(format, 1);
+		for (size_t at = 0; a->data[i] && at < operand_bytes(c, o); at += unit) {
 			uint32_t x, y;
-			memcpy(&x, a->data[i] + at, 4);
-			memcpy(&y, b->data[i] + at, 4);
-			if (o->kind == PLUMB_KIND_F32 ? same(x, y) : x == y)
+			plumb_decode(format, a->data[i] + at, 1, (float *)(void *)&x);
+			plumb_decode(format, b->data[i] + at, 1, (float *)(void *)&y);
+			if (plumb_operand_is_real(o) ? same(x, y) : x == y)
 				continue;
 			snprintf(text, sizeof text,
-				"%s, T %lld, position %d, %s, input %d, format %s: %s word %zu is %08x, not %08x",
+				"%s, T %lld, position %d, %s, input %d, format %s: %s (%s) element %zu is %08x, not %08x",
 				info->name, (long long)c->arguments.T, c->position, policy_name[c->policy], c->input,
-				plumb_format_name(c->format), o->name, at / 4, x, y);
+				plumb_format_name(c->format), o->name, plumb_format_name(format), at / unit, x, y);
 			return text;
 		}
 	}

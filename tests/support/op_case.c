@@ -57,11 +57,6 @@ static bool zones_intact(const struct op_memory *m)
 	return true;
 }
 
-static size_t element_bytes(enum plumb_kind kind)
-{
-	return kind == PLUMB_KIND_I64 ? sizeof(int64_t) : sizeof(float);
-}
-
 bool op_is_vector(const struct plumb_operand *info)
 {
 	const char *name = info->name;
@@ -130,17 +125,32 @@ static void make_matrices(struct op_case *c, struct op_operand *o, int format)
 	free(start);
 }
 
-static void make_cache(struct op_case *c, struct op_operand *o, int64_t page_tokens)
+/* Keys and values have a format of their own, the caches of the indexer that of the policy. */
+static enum plumb_format cache_format(struct op_case *c, const struct op_operand *o, bool plain)
+{
+	static const enum plumb_format formats[] = {
+		PLUMB_F32, PLUMB_BF16, PLUMB_CACHE_FP8, PLUMB_CACHE_FP8};
+	bool own = strcmp(o->info->name, "keys") == 0 || strcmp(o->info->name, "values") == 0;
+
+	if (own && !plain && op_random_below(&c->random, 3))
+		return formats[op_random_below(&c->random, 4)];
+	return c->env.policy == PLUMB_POLICY_BF16 ? PLUMB_BF16 : PLUMB_F32;
+}
+
+static void make_cache(struct op_case *c, struct op_operand *o, int64_t page_tokens, bool plain)
 {
 	int64_t rows = o->dim[0], page_rows = page_tokens * rows / c->env.capacity, pages = rows / page_rows;
 	int32_t *page;
 
 	o->cache = (struct plumb_cache){
-		.format = c->env.policy == PLUMB_POLICY_BF16 ? PLUMB_BF16 : PLUMB_F32,
+		.format = cache_format(c, o, plain),
+		.scale = 1.0f,
 		.page_rows = (int32_t)page_rows,
 		.width = (int32_t)o->dim[1],
 		.rows = rows,
 	};
+	if (o->cache.format == PLUMB_CACHE_FP8 && op_random_below(&c->random, 2))
+		o->cache.scale = op_random_float(&c->random, 0x1p-10f, 0.25f); /* no power of two: products are rounded */
 	memory_make(&o->memory, (size_t)rows * plumb_format_row_bytes(o->cache.format, o->cache.width));
 	memory_make(&o->page, (size_t)pages * sizeof *page);
 	o->cache.data = o->memory.data;
@@ -170,7 +180,13 @@ static void make_operand(
 		case PLUMB_KIND_F32:
 		case PLUMB_KIND_I32:
 		case PLUMB_KIND_I64:
-			memory_make(&o->memory, (size_t)o->count * element_bytes(info->kind));
+		case PLUMB_KIND_STORED:
+			if (info->kind == PLUMB_KIND_STORED && !options->plain) { /* any format: f32 as often as the others */
+				o->format = (enum plumb_format)(op_random_below(&c->random, 2) *
+								op_random_below(&c->random, PLUMB_PLAIN_FORMATS));
+				memcpy((unsigned char *)c->args + info->format, &o->format, sizeof o->format);
+			}
+			memory_make(&o->memory, (size_t)o->count * plumb_operand_element(info, c->args));
 			pointer = o->memory.data;
 			break;
 		case PLUMB_KIND_WEIGHT:
@@ -181,7 +197,7 @@ static void make_operand(
 			pointer = o->weight;
 			break;
 		case PLUMB_KIND_CACHE:
-			make_cache(c, o, page_tokens);
+			make_cache(c, o, page_tokens, options->plain);
 			pointer = &o->cache;
 			break;
 		case PLUMB_KIND_NGRAM:
@@ -314,7 +330,8 @@ static void prepare(struct op_case *c, enum plumb_poison poison)
 		if (o->absent)
 			continue;
 		if (o->info->role == PLUMB_OUT)
-			plumb_poison_fill(poison, o->info->kind == PLUMB_KIND_I64 ? PLUMB_POISON_64 : PLUMB_POISON_32,
+			plumb_poison_fill(poison,
+				o->info->kind == PLUMB_KIND_I64 ? PLUMB_POISON_64 : plumb_poison_unit(o->format),
 				o->memory.data, 0, (size_t)o->count);
 		else if (o->before)
 			memcpy(o->memory.block, o->before, o->memory.block_bytes);
@@ -388,9 +405,13 @@ void op_result_free(struct op_result *r)
 
 float *op_values(const struct op_operand *o, const unsigned char *bytes)
 {
-	int64_t count = o->info->kind == PLUMB_KIND_CACHE ? o->cache.rows * o->cache.width : o->count;
+	bool cache = o->info->kind == PLUMB_KIND_CACHE;
+	int64_t count = cache ? o->cache.rows * o->cache.width : o->count;
 	float *v = take((size_t)count * sizeof *v);
-	plumb_decode(o->info->kind == PLUMB_KIND_CACHE ? o->cache.format : PLUMB_F32, bytes, count, v);
+	if (cache)
+		plumb_cache_decode(&o->cache, bytes, count, v);
+	else
+		plumb_decode(o->format, bytes, count, v);
 	return v;
 }
 
@@ -416,7 +437,7 @@ static bool operand_same(const struct op_operand *o, const unsigned char *a, con
 	if (memcmp(a, b, o->memory.bytes) == 0)
 		return true;
 	if (o->info->kind == PLUMB_KIND_I32 || o->info->kind == PLUMB_KIND_I64) {
-		size_t n = element_bytes(o->info->kind), i = 0;
+		size_t n = plumb_operand_element(o->info, NULL), i = 0;
 		while (memcmp(a + i * n, b + i * n, n) == 0)
 			i++;
 		int64_t x = 0, y = 0; /* little-endian; the low word says enough of a 32-bit one */

@@ -46,6 +46,7 @@ struct op_operand {
 	struct plumb_weight *weight; /* (matrices) */
 	int64_t matrices;
 	struct plumb_cache cache;
+	enum plumb_format format;    /* of kind STORED; else f32 */
 	struct plumb_ngram ngram;
 	unsigned char *before;       /* block as it is before a call; NULL for outputs */
 	unsigned char *page_before;  /* the page table's block */
@@ -59,6 +60,7 @@ struct op_case_options {
 	int64_t T;                      /* 0: random */
 	int format;                     /* enum plumb_format of all matrices, or -1: random for each; vectors are always
 	                                   f32, f16 or bf16 */
+	bool plain;                     /* keys and values as the policy has them, GDN state f32; else formats are random */
 	int traces;                     /* 1: with optional operands, 0: without, -1: random */
 };
 
@@ -135,7 +137,7 @@ bool op_is_vector(const struct plumb_operand *info);
 /* Fill the operands that are inputs. */
 void op_case_fill(struct op_case *c);
 
-/* Values of an F32 array or a cache as binary32: malloc'ed, count of them. */
+/* Values of an array of reals or a cache as binary32: malloc'ed, count of them. */
 float *op_values(const struct op_operand *o, const unsigned char *bytes);
 
 #endif

@@ -138,9 +138,6 @@ static void fill_f32(struct op_case *c, struct op_operand *o)
 		plumb_rope_table(&c->cfg, c->env.policy, c->env.capacity, v);
 	} else if (strcmp(name, "window") == 0) {
 		fill_window(c, v, o->dim[0], o->dim[1]);
-	} else if (strcmp(name, "state") == 0) {
-		for (int64_t i = 0; i < n; i++) /* binary32 under both policies */
-			v[i] = op_random_float(&c->random, -1.0f, 1.0f);
 	} else if (strcmp(name, "score") == 0) {
 		fill_scores(c, v, n, false);
 	} else if (c->op == PLUMB_ARGMAX) {
@@ -322,7 +319,16 @@ static void fill_cache(struct op_case *c, struct op_operand *o)
 {
 	for (int64_t i = 0; i < o->count; i++) {
 		float v = op_random_float(&c->random, -1.0f, 1.0f);
-		plumb_encode(o->cache.format, &v, 1, o->memory.data + plumb_format_row_bytes(o->cache.format, i));
+		plumb_cache_encode(&o->cache, &v, 1, o->memory.data + plumb_format_row_bytes(o->cache.format, i));
+	}
+}
+
+/* State: not rounded by the policy. */
+static void fill_stored(struct op_case *c, struct op_operand *o)
+{
+	for (int64_t i = 0; i < o->count; i++) {
+		float v = op_random_float(&c->random, -1.0f, 1.0f);
+		plumb_encode(o->format, &v, 1, o->memory.data + plumb_format_row_bytes(o->format, i));
 	}
 }
 
@@ -348,6 +354,9 @@ void op_case_fill(struct op_case *c)
 			break;
 		case PLUMB_KIND_CACHE:
 			fill_cache(c, o);
+			break;
+		case PLUMB_KIND_STORED:
+			fill_stored(c, o);
 			break;
 		case PLUMB_KIND_NGRAM:
 			break;

@@ -214,7 +214,8 @@ static inline struct plumb_cache rig_cache(struct rig *r, const char *name, enum
 		page[i] = physical >= logical ? order[i] : (int32_t)rig_below(r, physical);
 	free(order);
 	rig_watch(r, name, data, count, (int)format, true);
-	return (struct plumb_cache){format, data, page, (int32_t)page_rows, (int32_t)width, rows};
+	return (struct plumb_cache){
+		format, data, page, (int32_t)page_rows, (int32_t)width, rows, 1.0f};
 }
 
 static inline void rig_open(struct rig *r, uint64_t seed, enum plumb_policy policy)
