@@ -20,14 +20,10 @@ static inline void case_set(void *args, const struct plumb_operand *o, const voi
 	memcpy((char *)args + o->offset, &pointer, sizeof pointer);
 }
 
-static inline bool case_is_array(const struct plumb_operand *o)
+/* Whether an array lies in the file as the bytes that it is stored as: reals that are not binary32. */
+static inline bool case_is_bytes(const struct plumb_operand *o, const void *args)
 {
-	return o->kind == PLUMB_KIND_F32 || o->kind == PLUMB_KIND_I32 || o->kind == PLUMB_KIND_I64;
-}
-
-static inline size_t case_element(const struct plumb_operand *o)
-{
-	return o->kind == PLUMB_KIND_I64 ? sizeof(int64_t) : sizeof(float);
+	return o->kind == PLUMB_KIND_STORED && plumb_operand_format(o, args) != PLUMB_F32;
 }
 
 /* Constants that the config gives. */

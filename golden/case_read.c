@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -148,7 +149,7 @@ static int word_of(struct reading *r, const char *object, const char *name, cons
 	return REFUSE(r, "%s: %s%s%s is '%.60s', expected %s", path_of(r), object, object[0] ? ": " : "", name, text, words);
 }
 
-static int format_of(struct reading *r, const char *object, const char *name, bool plain, enum plumb_format *out)
+static int format_of(struct reading *r, const char *object, const char *name, bool plain, bool cache, enum plumb_format *out)
 {
 	const char *text = text_of(r, object, name, "a number format");
 
@@ -159,6 +160,10 @@ static int format_of(struct reading *r, const char *object, const char *name, bo
 			*out = (enum plumb_format)f;
 			return PLUMB_OK;
 		}
+	if (cache && strcmp(plumb_format_name(PLUMB_CACHE_FP8), text) == 0) {
+		*out = PLUMB_CACHE_FP8;
+		return PLUMB_OK;
+	}
 	return REFUSE(r, "%s: %s: %s is '%.40s', expected a%s number format", path_of(r), object, name, text,
 		plain ? " plain" : "");
 }
@@ -261,18 +266,40 @@ static int shape_of(struct reading *r, const struct plumb_operand *o, int64_t di
 static int read_array(struct reading *r, const char *folder, const struct plumb_operand *o, void **out)
 {
 	struct plumb_golden_tensor t = {0};
-	bool real = o->kind == PLUMB_KIND_F32;
-	int64_t dim[8], count;
+	bool real = plumb_operand_is_real(o);
+	int64_t dim[9], count;
 	char name[NAME];
 	int rank, status = shape_of(r, o, dim, &rank, &count);
 
 	if (status != PLUMB_OK)
 		return status;
 	snprintf(name, sizeof name, "%s/%s", folder, o->name);
+	if (o->kind == PLUMB_KIND_STORED) { /* the first of them, the state before, says how it is stored */
+		enum plumb_format format;
+		status = format_of(r, name, "format", true, false, &format);
+		if (status == PLUMB_OK && o->role == PLUMB_STATE && strcmp(folder, "expected") == 0 &&
+			format != plumb_operand_format(o, r->c->args))
+			status = REFUSE(r, "%s: %s: format is %s, expected %s", path_of(r), name, plumb_format_name(format),
+				plumb_format_name(plumb_operand_format(o, r->c->args)));
+		if (status != PLUMB_OK)
+			return status;
+		memcpy((char *)r->c->args + o->format, &format, sizeof format);
+	}
+	if (case_is_bytes(o, r->c->args)) {
+		dim[rank] = (int64_t)plumb_operand_element(o, r->c->args);
+		if (!entry_of(r, name, PLUMB_H5_INT, rank + 1, dim))
+			return PLUMB_BAD_INPUT;
+		status = plumb_h5_read_u8(r->file, name, &t, r->err);
+		*out = status == PLUMB_OK ? take(r, name, (size_t)count * (size_t)dim[rank]) : NULL;
+		if (*out)
+			memcpy(*out, t.u8, (size_t)count * (size_t)dim[rank]);
+		plumb_golden_tensor_free(&t);
+		return *out ? status : PLUMB_BAD_INPUT;
+	}
 	if (!entry_of(r, name, real ? PLUMB_H5_FLOAT : PLUMB_H5_INT, rank, dim))
 		return PLUMB_BAD_INPUT;
 	status = real ? plumb_h5_read_f32(r->file, name, &t, r->err) : plumb_h5_read_i64(r->file, name, &t, r->err);
-	*out = status == PLUMB_OK ? take(r, name, (size_t)count * case_element(o)) : NULL;
+	*out = status == PLUMB_OK ? take(r, name, (size_t)count * plumb_operand_element(o, r->c->args)) : NULL;
 	for (int64_t i = 0; *out && o->kind == PLUMB_KIND_I32 && i < count; i++) {
 		if (t.i64[i] < INT32_MIN || t.i64[i] > INT32_MAX) {
 			status = REFUSE(r, "%s: %s[%" PRId64 "] is %" PRId64 ", expected an integer of 32 bits", path_of(r), name, i,
@@ -333,7 +360,13 @@ static int read_cache(struct reading *r, const struct plumb_operand *o, void **o
 	if (rank != 2 || dim[0] < 1 || dim[1] < 1 || dim[1] > INT32_MAX)
 		return REFUSE(r, "%s: %s: no rows, expected a cache", path_of(r), o->name);
 	snprintf(name, sizeof name, "caches/%s", o->name);
-	status = format_of(r, name, "format", true, &cache->format);
+	status = format_of(r, name, "format", true, true, &cache->format);
+	if (status == PLUMB_OK && cache->format == PLUMB_CACHE_FP8) {
+		const struct plumb_h5_attribute *scale = plumb_h5_attribute(r->file, name, "scale");
+		cache->scale = scale && scale->type == PLUMB_H5_REAL ? (float)scale->real : 0.0f;
+		if (!(cache->scale > 0.0f && isfinite(448.0f * cache->scale)))
+			status = REFUSE(r, "%s: %s: scale is %g, expected above 0 and below 2^119", path_of(r), name, (double)cache->scale);
+	}
 	if (status == PLUMB_OK)
 		status = integer_of(r, name, "page_rows", 1, dim[0], &page_rows);
 	if (status != PLUMB_OK)
@@ -413,9 +446,9 @@ static int read_matrix(struct reading *r, const struct plumb_operand *o, int64_t
 	int status;
 
 	snprintf(group, sizeof group, "weights/%s/m%05lld", o->name, (long long)m);
-	status = format_of(r, group, "format", is_vector(o), &w->format);
+	status = format_of(r, group, "format", is_vector(o), false, &w->format);
 	if (status == PLUMB_OK && (w->format == PLUMB_FP8_ROW || w->format == PLUMB_FP8_BLOCK)) {
-		status = format_of(r, group, "scale_format", true, &w->scale_format);
+		status = format_of(r, group, "scale_format", true, false, &w->scale_format);
 		if (status == PLUMB_OK && w->scale_format == PLUMB_F16)
 			status = REFUSE(r, "%s: %s: scale_format is f16, expected f32 or bf16", path_of(r), group);
 	}
@@ -642,7 +675,7 @@ static int read_expected(struct reading *r, const struct plumb_operand *o, struc
 	unsigned char *data, *own;
 	int rank, status;
 
-	if (case_is_array(o)) {
+	if (plumb_operand_is_array(o)) {
 		void *array;
 		status = read_array(r, "expected", o, &array);
 		out->data = array;
@@ -700,7 +733,7 @@ static int read_operand(struct reading *r, const struct plumb_operand *o, const 
 		status = read_expected(r, o, &r->c->expected[o - plumb_ops[r->c->call.op].operand]);
 	if (status == PLUMB_OK && o->role == PLUMB_OUT) {
 		status = shape_of(r, o, dim, &rank, &count);
-		data = status == PLUMB_OK ? take(r, o->name, (size_t)count * case_element(o)) : NULL;
+		data = status == PLUMB_OK ? take(r, o->name, (size_t)count * plumb_operand_element(o, r->c->args)) : NULL;
 		case_set(r->c->args, o, data);
 		status = data ? PLUMB_OK : PLUMB_BAD_INPUT;
 	}

@@ -92,7 +92,14 @@ static void put_array(struct writing *w, const char *folder, const struct plumb_
 	char name[NAME];
 
 	snprintf(name, sizeof name, "%s/%s", folder, o->name);
-	plumb_h5_put(w->file, name, store_of(o), rank, dim, data, PLUMB_H5_PACK, NULL);
+	if (case_is_bytes(o, w->call->args)) {
+		dim[rank] = (int64_t)plumb_operand_element(o, w->call->args);
+		plumb_h5_put(w->file, name, PLUMB_H5_STORE_U8, rank + 1, dim, data, PLUMB_H5_PACK, NULL);
+	} else {
+		plumb_h5_put(w->file, name, store_of(o), rank, dim, data, PLUMB_H5_PACK, NULL);
+	}
+	if (o->kind == PLUMB_KIND_STORED)
+		plumb_h5_put_text(w->file, name, "format", plumb_format_name(plumb_operand_format(o, w->call->args)), NULL);
 }
 
 /* Bytes (rows, row_bytes). */
@@ -134,6 +141,8 @@ static int put_cache(struct writing *w, const struct plumb_operand *o, const str
 		memcpy(data + (size_t)i * row_bytes, plumb_cache_row(cache, row[i]), row_bytes);
 	plumb_h5_put_group(w->file, name, NULL);
 	put_text(w, name, "format", plumb_format_name(cache->format));
+	if (cache->format == PLUMB_CACHE_FP8)
+		plumb_h5_put_real(w->file, name, "scale", (double)cache->scale, NULL);
 	plumb_h5_put_integer(w->file, name, "page_rows", cache->page_rows, NULL);
 	snprintf(name, sizeof name, "caches/%s/page", o->name);
 	plumb_h5_put(w->file, name, PLUMB_H5_STORE_I32, 1, &pages, cache->page, PLUMB_H5_PACK, NULL);
@@ -281,7 +290,7 @@ static int put_operands(struct writing *w)
 		const void *data = case_pointer(w->call->args, o);
 		if (!data || o->role == PLUMB_OUT || o->role == PLUMB_WEIGHT || case_is_derived(o))
 			continue;
-		if (case_is_array(o))
+		if (plumb_operand_is_array(o))
 			put_array(w, o->role == PLUMB_STATE ? "state" : "in", o, data);
 		else if (o->kind == PLUMB_KIND_CACHE)
 			status = put_cache(w, o, data);

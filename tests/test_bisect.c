@@ -407,7 +407,7 @@ START_TEST(refusals)
 		{"bisect --tokens 1,999 " CHECKPOINT "--op all=" PLANTED, "999"},
 		{"replay", "no case"}, {"replay nothing.h5", "nothing.h5"}, {"replay " TINY, "no text attribute format"},
 		{"replay " TINY " --checkpoint x", "needs none"}, {"replay " TINY " --repeat 0", "--repeat is 0"},
-		{"replay " TINY " --policy f32", "has its own"},
+		{"replay " TINY " --policy f32", "has its own"}, {"replay " TINY " --kv-format f32", "has its own"},
 	};
 	struct dirent *e;
 	struct result r;

@@ -151,7 +151,7 @@ static int64_t run_case(struct plumb_case *k)
 			continue;
 		}
 		size_t bytes = (size_t)plumb_shape_count(o->shape, &k->cfg, &extent) *
-			       (o->kind == PLUMB_KIND_I64 ? sizeof(int64_t) : sizeof(float));
+			       plumb_operand_element(o, k->args);
 		for (size_t b = 0; b < bytes; b++)
 			differ += got[b] != want[b];
 	}

@@ -158,7 +158,7 @@ static int parts_of(const struct plumb_config *cfg, const struct plumb_layer_sta
 	if (s->gdn.s) {
 		part[n++] = (struct part){s->gdn.window, (size_t)(cfg->gdn_conv_taps * plumb_gdn_channels(cfg)) * sizeof(float)};
 		part[n++] = (struct part){
-			s->gdn.s, (size_t)(cfg->gdn_value_heads * cfg->gdn_value_dim * cfg->gdn_key_dim) * sizeof(float)};
+			s->gdn.s, plumb_format_row_bytes(s->gdn.format, cfg->gdn_value_heads * cfg->gdn_value_dim * cfg->gdn_key_dim)};
 	} else {
 		add_cache(part, &n, &s->attention.keys);
 		add_cache(part, &n, &s->attention.values);
@@ -297,8 +297,13 @@ static uint64_t hash_floats(uint64_t h, const float *v, int64_t n)
 	return h;
 }
 
+/* Integers, and states that are stored as f16 or bf16: their bits. */
 static uint64_t hash_words(uint64_t h, const void *data, size_t bytes)
 {
+	uint32_t rest = 0;
+
+	memcpy(&rest, (const char *)data + bytes / 4 * 4, bytes % 4);
+	h = mix(h, rest);
 	for (size_t i = 0; i + 4 <= bytes; i += 4) {
 		uint32_t word;
 		memcpy(&word, (const char *)data + i, sizeof word);
@@ -342,7 +347,7 @@ static uint64_t digest_row(const struct plumb_call *call, const struct plumb_ope
 	row = plumb_shape_count(o->shape, call->env->cfg, &extent) / digest_rows(call, o);
 	if (o->kind == PLUMB_KIND_F32)
 		return hash_floats(start, (const float *)data + r * row, row);
-	size_t bytes = (size_t)row * (o->kind == PLUMB_KIND_I64 ? sizeof(int64_t) : sizeof(int32_t));
+	size_t bytes = (size_t)row * plumb_operand_element(o, call->args);
 	return hash_words(start, (const char *)data + (size_t)r * bytes, bytes);
 }
 

@@ -114,9 +114,7 @@ int check_second_hold(struct check_second *s, const struct plumb_call *call, str
 static void poison_rows(const struct plumb_call *call, const struct plumb_operand *o, enum plumb_poison poison)
 {
 	const struct plumb_cache *cache = pointer_at(call->args, o);
-	enum plumb_poison_unit unit = cache->format == PLUMB_F32   ? PLUMB_POISON_32
-				      : cache->format == PLUMB_F16 ? PLUMB_POISON_F16
-								   : PLUMB_POISON_BF16;
+	enum plumb_poison_unit unit = plumb_poison_unit(cache->format);
 	int64_t first, last;
 
 	plumb_case_written_rows(call, o, &first, &last);
@@ -127,9 +125,9 @@ static void poison_rows(const struct plumb_call *call, const struct plumb_operan
 
 static void poison_array(const struct plumb_call *call, const struct plumb_operand *o, enum plumb_poison poison, void *data)
 {
-	bool wide = o->kind == PLUMB_KIND_I64;
-	plumb_poison_fill(poison, wide ? PLUMB_POISON_64 : PLUMB_POISON_32, data, 0,
-		array_bytes(call, o) / (wide ? sizeof(int64_t) : sizeof(float)));
+	enum plumb_poison_unit unit =
+		o->kind == PLUMB_KIND_I64 ? PLUMB_POISON_64 : plumb_poison_unit(plumb_operand_format(o, call->args));
+	plumb_poison_fill(poison, unit, data, 0, array_bytes(call, o) / plumb_operand_element(o, call->args));
 }
 
 int check_second_run_by(

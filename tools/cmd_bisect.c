@@ -342,6 +342,8 @@ static int work(void *self, struct plumb_user_mark *mark)
 	if (status == PLUMB_OK)
 		status = options_ties(&c->set, PLUMB_TIES_LOWER, &o.decoder.ties, &err);
 	if (status == PLUMB_OK)
+		status = options_formats(&c->set, &o.decoder, &err);
+	if (status == PLUMB_OK)
 		status = session_open_marked(&c->set, mark, &session, &err);
 	if (status == PLUMB_OK)
 		status = read_tokens(c, golden, &token, &o.tokens, &err);
@@ -374,7 +376,8 @@ static int work(void *self, struct plumb_user_mark *mark)
 			.finding = again ? c->died : NULL};
 		if (c->truth && strcmp(c->truth, "golden") == 0) {
 			check = (struct check_options){.model = session.model, .golden = golden, .tolerances = tolerances,
-				.policy = o.decoder.policy, .page_seed = o.decoder.page_seed, .last_layer = session.cfg->layers};
+				
+				.policy = o.decoder.policy, .page_seed = o.decoder.page_seed, .formats = o.decoder, .last_layer = session.cfg->layers};
 			status = options_ties(&c->set, PLUMB_TIES_LOWER, &check.ties, &err);
 			check.plan = &session.plan;
 			o.golden = &check;

@@ -258,6 +258,9 @@ static int run(int argc, char **argv)
 		status = plumb_fail(&err, PLUMB_BAD_INPUT, "--checkpoint %s: a case needs none", c.set.checkpoint);
 	if (status == PLUMB_OK && c.set.policy)
 		status = plumb_fail(&err, PLUMB_BAD_INPUT, "--policy %s: a case has its own", c.set.policy);
+	if (status == PLUMB_OK && (c.set.kv_format || c.set.state_format))
+		status = plumb_fail(&err, PLUMB_BAD_INPUT, "%s: a case has its own",
+			c.set.kv_format ? "--kv-format" : "--state-format");
 	if (status == PLUMB_OK && c.repeat < 1)
 		status = plumb_fail(&err, PLUMB_BAD_INPUT, "--repeat is 0, expected 1 or more");
 	for (int i = 0; i < c.cases && status == PLUMB_OK; i++)

@@ -48,11 +48,17 @@ double *judge_values(const struct plumb_call *call, const struct plumb_operand *
 			free(out);
 			return NULL;
 		}
-		plumb_decode(cache->format, data, n, row);
+		plumb_cache_decode(cache, data, n, row);
+	} else if (plumb_operand_is_real(o)) {
+		row = malloc(((size_t)n + 1) * sizeof *row);
+		if (!row) {
+			free(out);
+			return NULL;
+		}
+		plumb_decode(plumb_operand_format(o, call->args), data, n, row);
 	}
 	for (int64_t i = 0; i < n; i++)
-		out[i] = row				    ? (double)row[i]
-			 : o->kind == PLUMB_KIND_F32 ? (double)((const float *)data)[i]
+		out[i] = row				     ? (double)row[i]
 			 : o->kind == PLUMB_KIND_I32 ? (double)((const int32_t *)data)[i]
 						     : (double)((const int64_t *)data)[i];
 	free(row);
@@ -78,7 +84,7 @@ static size_t element_bytes(const struct plumb_call *call, const struct plumb_op
 {
 	if (o->kind == PLUMB_KIND_CACHE)
 		return plumb_format_row_bytes(((const struct plumb_cache *)pointer_at(call->args, o))->format, 1);
-	return o->kind == PLUMB_KIND_I64 ? sizeof(int64_t) : sizeof(float);
+	return plumb_operand_element(o, call->args);
 }
 
 void *judge_copy(const struct plumb_call *call, const struct plumb_operand *o, size_t *bytes)
