@@ -172,6 +172,9 @@ static int view_build(
 		case PLUMB_KIND_F32:
 			to->format = PLUMB_KERNEL_F32;
 			break;
+		case PLUMB_KIND_STORED:
+			to->format = (int32_t)plumb_operand_format(o, args) + 1;
+			break;
 		case PLUMB_KIND_I32:
 			to->format = PLUMB_KERNEL_I32;
 			break;

@@ -71,6 +71,7 @@ static int write_operand(void *self, enum plumb_op op, const struct plumb_operan
 	take_letters(t, o->shape);
 	switch (o->kind) {
 	case PLUMB_KIND_F32:
+	case PLUMB_KIND_STORED:
 	case PLUMB_KIND_I32:
 	case PLUMB_KIND_I64:
 		fprintf(t->f, "\t%s%s *%s = plumb_%s(call, \"%s\");",
