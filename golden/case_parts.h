@@ -49,12 +49,14 @@ static inline size_t case_scale_row_bytes(const struct plumb_weight *w)
 	return rows ? plumb_weight_scale_bytes(w) / (size_t)rows : 0;
 }
 
-/* Which rows of a cache operand the call reads, of the rows before those that it writes or, of an input, up to position + T.
- * mark: (limit) bytes, set to 1; limit: rows that can be meant. LIMIT: of block lists, ids beyond the limit mark nothing. */
+/* Which rows of a cache operand the call reads, of the rows before those that it writes or, of an input, up to position
+ * + T. mark: (limit) bytes, set to 1; limit: rows that can be meant. LIMIT: of block lists, ids beyond the limit mark
+ * nothing. */
 int64_t case_row_limit(const struct plumb_call *call, const struct plumb_operand *o);
 void case_mark_rows(const struct plumb_call *call, const struct plumb_operand *o, unsigned char *mark, int64_t limit);
 
-/* Whether tokens, experts, blocks and positions of a case are those that its kernels may index by. path: for messages. */
+/* Whether tokens, experts, blocks and positions of a case are those that its kernels may index by. path: for messages.
+ */
 int case_check_values(const struct plumb_case *c, const char *path, struct plumb_error *err);
 
 #endif

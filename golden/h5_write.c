@@ -44,15 +44,16 @@ struct plumb_h5_writer {
 	struct plumb_error failed; /* first failure; empty text: none */
 };
 
-/* Unfinished paths of this process, for a signal handler: a slot is filled before the file is made, and emptied after it
- * is gone. */
+/* Unfinished paths of this process, for a signal handler: a slot is filled before the file is made, and emptied after
+ * it is gone. */
 static const char *volatile unfinished_path[MAX_WRITERS];
 
 /* Report a failure and remember it. */
 static int fail(struct plumb_h5_writer *w, struct plumb_error *err, const char *what, const char *why)
 {
 	if (!w->failed.text[0])
-		plumb_fail(&w->failed, PLUMB_BAD_INPUT, "%s: cannot write%s%s: %s", w->path, what[0] ? " " : "", what, why);
+		plumb_fail(&w->failed, PLUMB_BAD_INPUT, "%s: cannot write%s%s: %s", w->path, what[0] ? " " : "", what,
+		        why);
 	return plumb_fail(err, PLUMB_BAD_INPUT, "%s", w->failed.text);
 }
 
@@ -82,8 +83,8 @@ static int fail_hdf5(struct plumb_h5_writer *w, struct plumb_error *err, const c
 	return fail(w, err, what, text);
 }
 
-/* After a failed write: let everything that the library still wants to write go to memory that is thrown away. An object
- * that cannot be written out as it is closed would stay open, and bring the process down at its end. */
+/* After a failed write: let everything that the library still wants to write go to memory that is thrown away. An
+ * object that cannot be written out as it is closed would stay open, and bring the process down at its end. */
 static void write_nowhere(struct plumb_h5_writer *w)
 {
 	int *fd = NULL, nowhere = memfd_create("plumb", MFD_CLOEXEC);
@@ -208,10 +209,12 @@ int plumb_h5_create(const char *path, struct plumb_h5_writer **out, struct plumb
 		}
 	if (w->slot < 0) {
 		release(w);
-		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: cannot write: %d files being written already", path, MAX_WRITERS);
+		return plumb_fail(
+		        err, PLUMB_BAD_INPUT, "%s: cannot write: %d files being written already", path, MAX_WRITERS);
 	}
 	unfinished_path[w->slot] = w->unfinished;
-	/* the system's reason, which the library would hide; a left-over of a former process with our number is replaced */
+	/* the system's reason, which the library would hide; a left-over of a former process with our number is
+	 * replaced */
 	unlink(w->unfinished);
 	fd = open(w->unfinished, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
 	if (fd < 0) {
@@ -332,7 +335,7 @@ static void chunk_dims(int rank, const hsize_t *dim, int64_t value_bytes, hsize_
 }
 
 static hid_t create_dataset(struct plumb_h5_writer *w, const char *name, enum plumb_h5_store type, int rank,
-	const hsize_t *dim, bool grows, const hsize_t *chunk, enum plumb_h5_pack pack, struct plumb_error *err)
+        const hsize_t *dim, bool grows, const hsize_t *chunk, enum plumb_h5_pack pack, struct plumb_error *err)
 {
 	hsize_t most[PLUMB_H5_RANK];
 	hid_t plist, space, dataset;
@@ -363,7 +366,7 @@ static hid_t create_dataset(struct plumb_h5_writer *w, const char *name, enum pl
 
 /* What every dataset's call must satisfy. *count: product of dim from the axis `first` on. */
 static int check_call(struct plumb_h5_writer *w, const char *name, enum plumb_h5_store type, int least_rank, int rank,
-	const int64_t *dim, int first, int64_t *count, struct plumb_error *err)
+        const int64_t *dim, int first, int64_t *count, struct plumb_error *err)
 {
 	int status = failed_before(w, err);
 	char why[96];
@@ -382,7 +385,7 @@ static int check_call(struct plumb_h5_writer *w, const char *name, enum plumb_h5
 	for (int i = first; i < rank; i++) {
 		if (dim[i] < 0 || __builtin_mul_overflow(*count, dim[i], count) || *count > INT64_MAX / 8) {
 			snprintf(why, sizeof why, "size %" PRId64 " of axis %d, expected 0 or more, 2^60 values in all",
-				dim[i], i);
+			        dim[i], i);
 			return fail(w, err, name, why);
 		}
 	}
@@ -390,7 +393,7 @@ static int check_call(struct plumb_h5_writer *w, const char *name, enum plumb_h5
 }
 
 int plumb_h5_put(struct plumb_h5_writer *w, const char *name, enum plumb_h5_store type, int rank, const int64_t *dim,
-	const void *values, enum plumb_h5_pack pack, struct plumb_error *err)
+        const void *values, enum plumb_h5_pack pack, struct plumb_error *err)
 {
 	hsize_t size[PLUMB_H5_RANK] = {0}, chunk[PLUMB_H5_RANK];
 	int64_t count;
@@ -419,7 +422,7 @@ static void stream_free(struct plumb_h5_stream *s)
 }
 
 int plumb_h5_stream(struct plumb_h5_writer *w, const char *name, enum plumb_h5_store type, int rank, const int64_t *dim,
-	enum plumb_h5_pack pack, struct plumb_h5_stream **out, struct plumb_error *err)
+        enum plumb_h5_pack pack, struct plumb_h5_stream **out, struct plumb_error *err)
 {
 	hsize_t size[PLUMB_H5_RANK] = {0};
 	struct plumb_h5_stream *s;
@@ -475,7 +478,7 @@ static int flush_rows(struct plumb_h5_stream *s, struct plumb_error *err)
 	space = H5Dget_space(s->dataset);
 	memory = H5Screate_simple(s->rank, size, NULL);
 	if (space < 0 || memory < 0 || H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, size, NULL) < 0 ||
-		H5Dwrite(s->dataset, s->memory, memory, space, H5P_DEFAULT, s->buffer) < 0)
+	        H5Dwrite(s->dataset, s->memory, memory, space, H5P_DEFAULT, s->buffer) < 0)
 		status = fail_hdf5(s->writer, err, s->name);
 	H5Sclose(space);
 	H5Sclose(memory);
@@ -508,7 +511,7 @@ int64_t plumb_h5_stream_rows(const struct plumb_h5_stream *s)
 }
 
 static int put_attribute(struct plumb_h5_writer *w, const char *object, const char *name, hid_t type, hid_t memory,
-	const void *value, struct plumb_error *err)
+        const void *value, struct plumb_error *err)
 {
 	int status = failed_before(w, err);
 	hid_t at = -1, space = -1, attribute = -1;
@@ -530,8 +533,8 @@ static int put_attribute(struct plumb_h5_writer *w, const char *object, const ch
 	return status;
 }
 
-int plumb_h5_put_text(struct plumb_h5_writer *w, const char *object, const char *name, const char *text,
-	struct plumb_error *err)
+int plumb_h5_put_text(
+        struct plumb_h5_writer *w, const char *object, const char *name, const char *text, struct plumb_error *err)
 {
 	size_t length = strlen(text);
 	hid_t type;
@@ -547,14 +550,14 @@ int plumb_h5_put_text(struct plumb_h5_writer *w, const char *object, const char 
 	return status;
 }
 
-int plumb_h5_put_integer(struct plumb_h5_writer *w, const char *object, const char *name, int64_t value,
-	struct plumb_error *err)
+int plumb_h5_put_integer(
+        struct plumb_h5_writer *w, const char *object, const char *name, int64_t value, struct plumb_error *err)
 {
 	return put_attribute(w, object, name, H5T_STD_I64LE, H5T_NATIVE_INT64, &value, err);
 }
 
-int plumb_h5_put_real(struct plumb_h5_writer *w, const char *object, const char *name, double value,
-	struct plumb_error *err)
+int plumb_h5_put_real(
+        struct plumb_h5_writer *w, const char *object, const char *name, double value, struct plumb_error *err)
 {
 	return put_attribute(w, object, name, H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, &value, err);
 }

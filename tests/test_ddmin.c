@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The search for a minimal set: every planted set of one, two and three choices of 120 comes out exactly, in how many tests. */
+/* The search for a minimal set: every planted set of one, two and three choices of 120 comes out exactly, in how many
+ * tests. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>

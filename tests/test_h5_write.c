@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The HDF5 writer: what is read back, that bytes repeat, and that no moment of dying, full disk or flipped bit gives a file
- * that opens as valid but is not. */
+/* The HDF5 writer: what is read back, that bytes repeat, and that no moment of dying, full disk or flipped bit gives a
+ * file that opens as valid but is not. */
 #include <check.h>
 #include <dirent.h>
 #include <fcntl.h>
@@ -27,8 +27,8 @@ static float row_value(int64_t i)
 
 #define ck_ok(call) ck_assert_msg((call) == PLUMB_OK, "%s", err.text)
 
-/* One file with everything in it; rows of the stream come in pieces of `step`. seed: added to one value, so that files can
- * be told apart. */
+/* One file with everything in it; rows of the stream come in pieces of `step`. seed: added to one value, so that files
+ * can be told apart. */
 static int fill(struct plumb_h5_writer *w, int64_t step, int32_t seed)
 {
 	static float rows[ROWS * WIDTH];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What is said of a wrong result: known faults are put into right ones, and each must be called by its name and place. */
+/* What is said of a wrong result: known faults are put into right ones, and each must be called by its name and place.
+ */
 #include <check.h>
 #include <math.h>
 #include <stdio.h>
@@ -43,7 +44,7 @@ static void start(enum plumb_op op, const char *output, int64_t least_columns)
 	other = malloc((size_t)count * sizeof *other);
 	for (int64_t i = 0; i < count; i++)
 		want[i] = operand->kind == PLUMB_KIND_F32 ? (double)((float *)op_case_data(c, output))[i]
-							  : (double)((int32_t *)op_case_data(c, output))[i];
+		                                          : (double)((int32_t *)op_case_data(c, output))[i];
 	memcpy(got, want, (size_t)count * sizeof *got);
 	memcpy(other, want, (size_t)count * sizeof *got);
 }
@@ -64,7 +65,8 @@ static struct inside said(enum inside_pattern pattern, const char *where, const 
 	struct inside in;
 
 	inside_look(&call, operand, got, other, want, NULL, count, &in);
-	ck_assert_msg(in.pattern == pattern, "%s, expected %s: %s", inside_pattern_name(in.pattern), inside_pattern_name(pattern), in.text);
+	ck_assert_msg(in.pattern == pattern, "%s, expected %s: %s", inside_pattern_name(in.pattern),
+	        inside_pattern_name(pattern), in.text);
 	ck_assert_msg(strstr(in.where, where) != NULL, "'%s' does not say '%s' (%s)", in.where, where, in.text);
 	ck_assert_msg(strstr(in.text, text) != NULL, "'%s' does not say '%s'", in.text, text);
 	memcpy(got, want, (size_t)count * sizeof *got);
@@ -138,12 +140,15 @@ START_TEST(sums)
 		enum inside_pattern pattern;
 		const char *text;
 	} parts[] = {
-		{-6, 0, 1, -1.0, INSIDE_DROPPED, "the last 6 of"}, {32, 64, 1, -1.0, INSIDE_DROPPED, "columns 32 to 63"},
-		{5, 0, 32, -1.0, INSIDE_DROPPED, "5 mod 32"}, {16, 32, 1, 1.0, INSIDE_DOUBLED, "columns 16 to 31"},
+	        {-6, 0, 1, -1.0, INSIDE_DROPPED, "the last 6 of"},
+	        {32, 64, 1, -1.0, INSIDE_DROPPED, "columns 32 to 63"},
+	        {5, 0, 32, -1.0, INSIDE_DROPPED, "5 mod 32"},
+	        {16, 32, 1, 1.0, INSIDE_DOUBLED, "columns 16 to 31"},
 	};
 	float *row = malloc((size_t)K * sizeof *row);
 	for (size_t p = 0; p < sizeof parts / sizeof parts[0]; p++) {
-		int64_t first = parts[p].first < 0 ? K + parts[p].first : parts[p].first, last = parts[p].last ? parts[p].last : K;
+		int64_t first = parts[p].first < 0 ? K + parts[p].first : parts[p].first,
+		        last = parts[p].last ? parts[p].last : K;
 		for (int64_t i = 0; i < count; i++) {
 			plumb_weight_row(w, i % w->rows, 0, K, row);
 			for (int64_t k = first; k < last; k += parts[p].step)

@@ -10,7 +10,7 @@ enum { AXES_MAX = 8 };
 struct axis {
 	const char *name; /* "token", "head", "column" */
 	int64_t size;
-	int64_t first;    /* what the first index is called: the position of a token, the row of a cache */
+	int64_t first; /* what the first index is called: the position of a token, the row of a cache */
 };
 
 /* The axes of an operand, outermost first; a flattened one ("Hq*Dh") is two. */

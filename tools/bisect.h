@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* plumb bisect: which (layer, op) choices of a mixture make a run wrong, and how. What is run and what came out; the report is
- * tools/bisect_report.c's business. */
+/* plumb bisect: which (layer, op) choices of a mixture make a run wrong, and how. What is run and what came out; the
+ * report is tools/bisect_report.c's business. */
 #ifndef PLUMB_TOOLS_BISECT_H
 #define PLUMB_TOOLS_BISECT_H
 
@@ -40,47 +40,48 @@ struct bisect_finding {
 	bool in_context;            /* seen on what the other suspects made, not on the truth's inputs */
 	struct judge judge;
 	struct inside inside;
-	char text[512];             /* what is wrong, a line */
+	char text[512]; /* what is wrong, a line */
 };
 
 /* Where a whole run leaves the truth. */
 struct bisect_outcome {
 	bool fails;
-	int64_t token;          /* position; -1: unknown */
-	int layer;              /* -1: unknown */
+	int64_t token; /* position; -1: unknown */
+	int layer;     /* -1: unknown */
 	enum plumb_op op;
 	enum plumb_site site;
 	const char *operand;
-	double distance;        /* of logits, relative L2; criterion tolerance */
+	double distance; /* of logits, relative L2; criterion tolerance */
 	char text[256];
 	struct plumb_error failed; /* a call returned an error */
 };
 
 struct bisect_options {
 	const struct plumb_model *model;
-	const struct plumb_plan *suspects;  /* the mixture */
+	const struct plumb_plan *suspects; /* the mixture */
 	struct plumb_binding truth;
-	const struct plumb_runner *runner;  /* what suspects run through; NULL: called directly */
+	const struct plumb_runner *runner; /* what suspects run through; NULL: called directly */
 	struct plumb_decoder_options decoder;
-	const int32_t *token;               /* the prompt */
-	int64_t tokens, steps;              /* of it; tokens decoded behind it, greedily by the truth */
-	int64_t from;                       /* tokens before this position are run once, by the truth */
-	bool exact;                         /* bits; else error bounds a call, and a tolerance for the logits of a whole run */
-	double tolerance;                   /* relative L2 of a row of logits */
-	struct plumb_tolerance fused;       /* of what a fused entry writes, unless exact */
-	const char *case_path;              /* NULL: none is written */
+	const int32_t *token;  /* the prompt */
+	int64_t tokens, steps; /* of it; tokens decoded behind it, greedily by the truth */
+	int64_t from;          /* tokens before this position are run once, by the truth */
+	bool exact;            /* bits; else error bounds a call, and a tolerance for the logits of a whole run */
+	double tolerance;      /* relative L2 of a row of logits */
+	struct plumb_tolerance fused; /* of what a fused entry writes, unless exact */
+	const char *case_path;        /* NULL: none is written */
 	struct plumb_case_origin origin;
-	struct bisect_mark *mark;           /* kept up to date while suspects run; NULL: nobody looks */
-	/* Write the case of the judged call of this number, before it is launched, and stop: the call that killed a former
-	 * attempt. -1: none. */
+	struct bisect_mark *mark; /* kept up to date while suspects run; NULL: nobody looks */
+	/* Write the case of the judged call of this number, before it is launched, and stop: the call that killed a
+	 * former attempt. -1: none. */
 	int64_t stop;
-	bool stop_exact;                    /* that case demands bits, whatever the rest does */
+	bool stop_exact; /* that case demands bits, whatever the rest does */
 	/* Write the case of the first call of a suspect that is meant, and stop: layer and position -1 for any. */
 	bool wanted;
 	enum plumb_op wanted_op;
 	int wanted_layer;
 	int64_t wanted_position;
-	const struct check_options *golden; /* a whole run fails when this comparison does; NULL: the truth's run decides */
+	const struct check_options
+	        *golden; /* a whole run fails when this comparison does; NULL: the truth's run decides */
 	bool progress;
 };
 
@@ -98,19 +99,19 @@ struct bisect {
 	const struct bisect_options *options;
 	struct bisect_choice *choice;
 	int choices;
-	int *group;                /* (choices) number of the op, for the search */
+	int *group; /* (choices) number of the op, for the search */
 	struct bisect_finding *finding;
 	int findings;
-	int only;                  /* the local view judges this choice alone, until its first wrong call; -1: all */
-	int64_t calls;             /* judged in the local view */
-	bool flaky;                /* some call changes from run to run */
+	int only;      /* the local view judges this choice alone, until its first wrong call; -1: all */
+	int64_t calls; /* judged in the local view */
+	bool flaky;    /* some call changes from run to run */
 	bool case_written;
 	struct bisect_outcome whole; /* all suspects */
-	bool **set;                /* (sets) of (choices): minimal sets, one after the other */
+	bool **set;                  /* (sets) of (choices): minimal sets, one after the other */
 	int sets;
-	bool rest_fails;           /* more sets than were looked for */
-	int decodes, repeats;      /* whole runs, those of the truth too; times a set is asked when calls change */
-	double seconds[4];         /* local, whole, search, inside */
+	bool rest_fails;      /* more sets than were looked for */
+	int decodes, repeats; /* whole runs, those of the truth too; times a set is asked when calls change */
+	double seconds[4];    /* local, whole, search, inside */
 	struct bisect_trace *trace;
 	struct plumb_error *err;
 };
@@ -148,6 +149,6 @@ int bisect_search(struct bisect *b, int most);
 int bisect_decoder(struct bisect *b, const bool *on, struct plumb_decoder **out);
 /* Feed it the tokens from there on: prompt, then what the truth decoded. after_step may be NULL. */
 int bisect_feed(struct bisect *b, struct plumb_decoder *decoder,
-	int (*after_step)(void *self, struct plumb_decoder *decoder, int64_t first, int64_t rows), void *self);
+        int (*after_step)(void *self, struct plumb_decoder *decoder, int64_t first, int64_t rows), void *self);
 
 #endif

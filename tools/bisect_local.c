@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Calls judged one by one: the suspect on the truth's inputs and state (local), or on what a mixture makes (in context), with
- * the truth's result from the same inputs beside it. */
+/* Calls judged one by one: the suspect on the truth's inputs and state (local), or on what a mixture makes (in
+ * context), with the truth's result from the same inputs beside it. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@ struct held {
 	struct check_second second;
 	struct plumb_call call; /* as the decoder made it; args and env below */
 	struct plumb_env env;
-	void *args;             /* a copy of its arguments: those of the truth */
+	void *args; /* a copy of its arguments: those of the truth */
 	struct plumb_case_expected expected[PLUMB_CASE_OPERANDS];
 	void *rows[PLUMB_CASE_OPERANDS]; /* of caches, in context */
 };
@@ -63,8 +63,13 @@ static bool launching(struct watching *w, const struct plumb_call *call)
 	int64_t number = w->number++;
 
 	if (m)
-		*m = (struct bisect_mark){.under_way = 1, .in_context = w->in_context, .number = number, .op = (int32_t)call->op,
-			.layer = call->layer, .site = (int32_t)call->site, .position = call->position};
+		*m = (struct bisect_mark){.under_way = 1,
+		        .in_context = w->in_context,
+		        .number = number,
+		        .op = (int32_t)call->op,
+		        .layer = call->layer,
+		        .site = (int32_t)call->site,
+		        .position = call->position};
 	return w->b->options->stop == number || is_wanted(w->b->options, call);
 }
 
@@ -158,7 +163,8 @@ static int copy_results(struct held *h, void *copy[PLUMB_CASE_OPERANDS], struct 
 		if (h->expected[i].data)
 			copy[i] = judge_copy(&left, &info->operand[i], &bytes);
 		if (!copy[i] && bytes)
-			return plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for a copy of %s", info->operand[i].name);
+			return plumb_fail(
+			        err, PLUMB_BAD_INPUT, "out of memory for a copy of %s", info->operand[i].name);
 	}
 	return PLUMB_OK;
 }
@@ -237,7 +243,8 @@ static int expect(struct held *h, const struct plumb_binding *by, bool copy_rows
 				free(h->rows[i]);
 				h->expected[i].data = h->rows[i] = judge_copy(&h->call, o, &bytes);
 				if (!h->rows[i] && bytes)
-					return plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for rows of %s", o->name);
+					return plumb_fail(
+					        err, PLUMB_BAD_INPUT, "out of memory for rows of %s", o->name);
 			}
 		} else {
 			memcpy(&h->expected[i].data, (const char *)h->args + o->offset, sizeof h->expected[i].data);
@@ -253,7 +260,8 @@ static int hold_call(struct held *h, const struct plumb_call *call, struct plumb
 	void *args = realloc(h->args, bytes);
 
 	if (!args)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for the arguments of %s", plumb_ops[call->op].name);
+		return plumb_fail(
+		        err, PLUMB_BAD_INPUT, "out of memory for the arguments of %s", plumb_ops[call->op].name);
 	h->args = memcpy(args, call->args, bytes);
 	h->env = *call->env;
 	h->call = *call;
@@ -263,15 +271,17 @@ static int hold_call(struct held *h, const struct plumb_call *call, struct plumb
 }
 
 /* Look inside what is wrong, and write the case of the first. */
-static int explain(struct watching *w, struct held *h, const struct plumb_call *left, struct bisect_finding *f, const void *got,
-	const void *other)
+static int explain(struct watching *w, struct held *h, const struct plumb_call *left, struct bisect_finding *f,
+        const void *got, const void *other)
 {
 	const struct plumb_operand *o = &plumb_ops[h->call.op].operand[f->operand];
 	int64_t n = 0;
 	double *x = got ? judge_values(&h->call, o, got, &n) : NULL;
 	double *y = judge_values(&h->call, o, h->expected[f->operand].data, &n);
 	double *z = other ? judge_values(&h->call, o, other, &n) : NULL;
-	unsigned char *wrong = criterion_of(w->b) == PLUMB_CASE_BOUND && w->count == 1 ? judge_beyond(left, h->second.args_before, f->operand, n) : NULL;
+	unsigned char *wrong = criterion_of(w->b) == PLUMB_CASE_BOUND && w->count == 1
+	                               ? judge_beyond(left, h->second.args_before, f->operand, n)
+	                               : NULL;
 	int status = PLUMB_OK;
 
 	if (x && y)
@@ -302,8 +312,8 @@ static int note_failure(struct watching *w, struct held *h)
 }
 
 /* Verdict on the results of a unit that has run over NaN (first) and over large values (second): one op of it. */
-static int judge_op(struct watching *w, struct held *h, const struct plumb_call *left, void *const first[], void *const second[],
-	bool repeats)
+static int judge_op(struct watching *w, struct held *h, const struct plumb_call *left, void *const first[],
+        void *const second[], bool repeats)
 {
 	struct bisect *b = w->b;
 	struct summed *s = sum_of(w, &h->call);
@@ -313,11 +323,13 @@ static int judge_op(struct watching *w, struct held *h, const struct plumb_call 
 	bool changes = second && results_differ(h, first, second, &differs);
 
 	if (!s)
-		return plumb_fail(b->err, PLUMB_BAD_INPUT, "out of memory for the calls of %s", plumb_ops[h->call.op].name);
+		return plumb_fail(
+		        b->err, PLUMB_BAD_INPUT, "out of memory for the calls of %s", plumb_ops[h->call.op].name);
 	if (w->count > 1 && !b->options->exact)
 		status = judge_fused(left, h->expected, &b->options->fused, &judge, b->err);
 	else
-		status = judge_call(left, h->second.args_before, h->expected, criterion_of(b), &s->bound, &judge, b->err);
+		status = judge_call(
+		        left, h->second.args_before, h->expected, criterion_of(b), &s->bound, &judge, b->err);
 	if (status != PLUMB_OK)
 		return status;
 	s->calls++;
@@ -336,8 +348,9 @@ static int judge_op(struct watching *w, struct held *h, const struct plumb_call 
 	f->judge = judge;
 	f->operand = judge.operand >= 0 ? judge.operand : differs;
 	f->element = judge.operand >= 0 ? judge.at[judge.operand].worst : -1;
-	snprintf(f->text, sizeof f->text, "%s%s", changes ? repeats ? "follows what memory held before; " : "changes from run to run; " : "",
-		judge.pass ? "within the criterion this time" : judge.text + strlen("FAIL: "));
+	snprintf(f->text, sizeof f->text, "%s%s",
+	        changes ? repeats ? "follows what memory held before; " : "changes from run to run; " : "",
+	        judge.pass ? "within the criterion this time" : judge.text + strlen("FAIL: "));
 	return explain(w, h, left, f, first[f->operand], second ? second[f->operand] : NULL);
 }
 
@@ -500,14 +513,15 @@ static int context_after(void *self, const struct plumb_call *call)
 		return PLUMB_OK;
 	h->second.args = realloc(h->second.args, plumb_ops[call->op].args_size);
 	if (!h->second.args)
-		return plumb_fail(w->b->err, PLUMB_BAD_INPUT, "out of memory for the arguments of %s", plumb_ops[call->op].name);
+		return plumb_fail(
+		        w->b->err, PLUMB_BAD_INPUT, "out of memory for the arguments of %s", plumb_ops[call->op].name);
 	memcpy(h->second.args, call->args, plumb_ops[call->op].args_size);
 	w->count = 1;
 	status = copy_results(h, got, w->b->err);
 	if (status == PLUMB_OK)
 		status = w->b->only < 0 || bisect_choice_of(w->b, call->layer, call->op) == w->b->only
-				 ? judge_op(w, h, &left, got, NULL, true)
-				 : PLUMB_OK;
+		                 ? judge_op(w, h, &left, got, NULL, true)
+		                 : PLUMB_OK;
 	w->count = 0;
 	free_results(got);
 	w->ended = w->b->only >= 0 && w->b->findings > before;
@@ -545,14 +559,17 @@ static int judge_sums(struct watching *w)
 			w->b->finding[s->finding].wrong_calls = s->wrong_calls;
 			continue;
 		}
-		if (w->b->options->exact || !plumb_bounds[s->op] || !measured(s) || plumb_bound_passes(&s->bound, text, sizeof text))
+		if (w->b->options->exact || !plumb_bounds[s->op] || !measured(s) ||
+		        plumb_bound_passes(&s->bound, text, sizeof text))
 			continue;
-		const struct plumb_call call = {.op = s->op, .layer = s->layer, .site = s->site, .position = w->b->options->from};
+		const struct plumb_call call = {
+		        .op = s->op, .layer = s->layer, .site = s->site, .position = w->b->options->from};
 		struct bisect_finding *f = add_finding(w, &call, BISECT_BIASED);
 		if (!f)
 			return plumb_fail(w->b->err, PLUMB_BAD_INPUT, "out of memory for a finding");
 		f->calls = f->wrong_calls = s->calls;
-		snprintf(f->text, sizeof f->text, "every value is within its bound, all of them together are not: %.300s", text);
+		snprintf(f->text, sizeof f->text,
+		        "every value is within its bound, all of them together are not: %.300s", text);
 	}
 	return PLUMB_OK;
 }
@@ -561,7 +578,10 @@ static int watch(struct bisect *b, const bool *on, bool in_context)
 {
 	struct watching *w = calloc(1, sizeof *w);
 	const struct plumb_observer observer = {.before = in_context ? context_before : local_before,
-		.after = in_context ? context_after : b->only >= 0 ? narrow_after : local_after, .self = w};
+	        .after = in_context     ? context_after
+	                 : b->only >= 0 ? narrow_after
+	                                : local_after,
+	        .self = w};
 	struct plumb_decoder *d = NULL;
 	int status;
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Whole runs of a mixture against the truth's run: a digest for each row of each output, or the logits; no trace is held. */
+/* Whole runs of a mixture against the truth's run: a digest for each row of each output, or the logits; no trace is
+ * held. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,14 +13,14 @@
 
 /* What the truth's run leaves behind. */
 struct bisect_trace {
-	uint64_t *digest;  /* (digests) of every row of every output, in the order of the run */
+	uint64_t *digest; /* (digests) of every row of every output, in the order of the run */
 	int64_t digests, digest_room;
-	int64_t *base;     /* (calls) number of a call's first digest */
+	int64_t *base; /* (calls) number of a call's first digest */
 	int64_t calls, call_room;
-	float *logits;     /* (rows, V), criterion tolerance only */
+	float *logits; /* (rows, V), criterion tolerance only */
 	int64_t rows, row_room;
-	int32_t *decoded;  /* (steps) */
-	void **state;      /* (parts) of the decoder at position `from` */
+	int32_t *decoded; /* (steps) */
+	void **state;     /* (parts) of the decoder at position `from` */
 	int parts;
 	bool done;
 };
@@ -103,7 +104,7 @@ int bisect_begin(struct bisect *b, const struct bisect_options *o, struct plumb_
 		for (int l = 0; l <= cfg->layers; l++) {
 			struct bisect_choice *c = &b->choice[b->choices];
 			if (!plumb_op_runs(cfg, (enum plumb_op)op, l) || !bisect_is_suspect(o, l, (enum plumb_op)op) ||
-				bisect_choice_of(b, l, (enum plumb_op)op) >= 0)
+			        bisect_choice_of(b, l, (enum plumb_op)op) >= 0)
 				continue;
 			c->layer = l;
 			c->ops = ops_of(binding_of(o->suspects, l, (enum plumb_op)op), (enum plumb_op)op, c->op);
@@ -114,7 +115,8 @@ int bisect_begin(struct bisect *b, const struct bisect_options *o, struct plumb_
 	}
 	if (b->choices == 0)
 		return plumb_fail(err, PLUMB_BAD_INPUT,
-			"nothing is suspected: every op runs from the truth; say what is, with --set opt or --op NAME=opt|FILE.so");
+		        "nothing is suspected: every op runs from the truth; say what is, with --set opt or --op "
+		        "NAME=opt|FILE.so");
 	return PLUMB_OK;
 }
 
@@ -156,9 +158,11 @@ static int parts_of(const struct plumb_config *cfg, const struct plumb_layer_sta
 {
 	int n = 0;
 	if (s->gdn.s) {
-		part[n++] = (struct part){s->gdn.window, (size_t)(cfg->gdn_conv_taps * plumb_gdn_channels(cfg)) * sizeof(float)};
 		part[n++] = (struct part){
-			s->gdn.s, plumb_format_row_bytes(s->gdn.format, cfg->gdn_value_heads * cfg->gdn_value_dim * cfg->gdn_key_dim)};
+		        s->gdn.window, (size_t)(cfg->gdn_conv_taps * plumb_gdn_channels(cfg)) * sizeof(float)};
+		part[n++] =
+		        (struct part){s->gdn.s, plumb_format_row_bytes(s->gdn.format,
+		                                        cfg->gdn_value_heads * cfg->gdn_value_dim * cfg->gdn_key_dim)};
 	} else {
 		add_cache(part, &n, &s->attention.keys);
 		add_cache(part, &n, &s->attention.values);
@@ -167,7 +171,7 @@ static int parts_of(const struct plumb_config *cfg, const struct plumb_layer_sta
 	}
 	if (s->ple.window) {
 		part[n++] = (struct part){
-			s->ple.window, (size_t)(plumb_ple_history(cfg) * cfg->streams * cfg->hidden) * sizeof(float)};
+		        s->ple.window, (size_t)(plumb_ple_history(cfg) * cfg->streams * cfg->hidden) * sizeof(float)};
 		part[n++] = (struct part){s->ple.history, (size_t)(cfg->ngram - 1) * sizeof(int64_t)};
 	}
 	return n;
@@ -195,8 +199,8 @@ static int carry_state(struct bisect *b, struct plumb_decoder *d, bool back)
 			}
 			t->state[at] = malloc(part[i].bytes + 1);
 			if (!t->state[at])
-				return plumb_fail(b->err, PLUMB_BAD_INPUT, "out of memory for a copy of the state: %zu bytes",
-					part[i].bytes);
+				return plumb_fail(b->err, PLUMB_BAD_INPUT,
+				        "out of memory for a copy of the state: %zu bytes", part[i].bytes);
 			memcpy(t->state[at], part[i].data, part[i].bytes);
 			t->parts = at + 1;
 		}
@@ -211,7 +215,8 @@ static int mix_plan(struct bisect *b, const bool *on, struct plumb_plan *plan)
 	for (int i = 0; i < b->choices && on && status == PLUMB_OK; i++)
 		for (int k = 0; k < b->choice[i].ops && on[i]; k++) {
 			int l = b->choice[i].layer;
-			plumb_plan_bind(plan, b->choice[i].op[k], l, l, *binding_of(b->options->suspects, l, b->choice[i].op[k]));
+			plumb_plan_bind(plan, b->choice[i].op[k], l, l,
+			        *binding_of(b->options->suspects, l, b->choice[i].op[k]));
 		}
 	return status;
 }
@@ -245,7 +250,7 @@ int bisect_decoder(struct bisect *b, const bool *on, struct plumb_decoder **out)
 }
 
 int bisect_feed(struct bisect *b, struct plumb_decoder *d,
-	int (*after_step)(void *self, struct plumb_decoder *decoder, int64_t first, int64_t rows), void *self)
+        int (*after_step)(void *self, struct plumb_decoder *decoder, int64_t first, int64_t rows), void *self)
 {
 	const struct bisect_options *o = b->options;
 	struct bisect_trace *t = b->trace;
@@ -361,7 +366,8 @@ static float *cache_scratch(const struct plumb_call *call)
 	const struct plumb_op_info *info = &plumb_ops[call->op];
 	int64_t width = 1;
 	for (int i = 0; i < info->operands; i++) {
-		const struct plumb_cache *c = info->operand[i].kind == PLUMB_KIND_CACHE ? pointer_at(call->args, &info->operand[i]) : NULL;
+		const struct plumb_cache *c =
+		        info->operand[i].kind == PLUMB_KIND_CACHE ? pointer_at(call->args, &info->operand[i]) : NULL;
 		width = c && c->width > width ? c->width : width;
 	}
 	return malloc((size_t)width * sizeof(float));
@@ -370,10 +376,10 @@ static float *cache_scratch(const struct plumb_call *call)
 /* A run under way. */
 struct running {
 	struct bisect *b;
-	struct bisect_outcome *out; /* NULL: the truth's, which is recorded */
-	int64_t calls;              /* made so far */
+	struct bisect_outcome *out;  /* NULL: the truth's, which is recorded */
+	int64_t calls;               /* made so far */
 	int64_t seq[PLUMB_OP_COUNT]; /* number of the last call of each op */
-	bool ended;                 /* by us */
+	bool ended;                  /* by us */
 };
 
 static int record(struct bisect *b, const struct plumb_call *call)
@@ -392,7 +398,8 @@ static int record(struct bisect *b, const struct plumb_call *call)
 	}
 	if (!scratch || t->calls == t->call_room) {
 		free(scratch);
-		return plumb_fail(b->err, PLUMB_BAD_INPUT, "out of memory for the digests of %lld calls", (long long)t->calls);
+		return plumb_fail(
+		        b->err, PLUMB_BAD_INPUT, "out of memory for the digests of %lld calls", (long long)t->calls);
 	}
 	t->base[t->calls++] = t->digests;
 	for (int i = 0; i < info->operands; i++) {
@@ -403,7 +410,8 @@ static int record(struct bisect *b, const struct plumb_call *call)
 			uint64_t *more = realloc(t->digest, (size_t)room * sizeof *more);
 			if (!more) {
 				free(scratch);
-				return plumb_fail(b->err, PLUMB_BAD_INPUT, "out of memory for %lld digests", (long long)room);
+				return plumb_fail(
+				        b->err, PLUMB_BAD_INPUT, "out of memory for %lld digests", (long long)room);
 			}
 			t->digest = more;
 			t->digest_room = room;
@@ -415,8 +423,10 @@ static int record(struct bisect *b, const struct plumb_call *call)
 	return PLUMB_OK;
 }
 
-/* Compare what a call wrote with the digests of call number seq of the truth. present: arguments as the decoder made them. */
-static int compare_call(struct running *r, const struct plumb_call *wrote, const struct plumb_call *present, int64_t seq)
+/* Compare what a call wrote with the digests of call number seq of the truth. present: arguments as the decoder made
+ * them. */
+static int compare_call(
+        struct running *r, const struct plumb_call *wrote, const struct plumb_call *present, int64_t seq)
 {
 	const struct plumb_op_info *info = &plumb_ops[wrote->op];
 	struct bisect_trace *t = r->b->trace;
@@ -431,11 +441,14 @@ static int compare_call(struct running *r, const struct plumb_call *wrote, const
 		for (int64_t k = 0; k < rows && pointer_at(wrote->args, o) && !r->ended; k++)
 			if (digest_row(wrote, o, k, scratch) != t->digest[at + k]) {
 				int64_t unit = strncmp(o->shape, "NB", 2) == 0 ? wrote->env->cfg->block_tokens : 1;
-				*r->out = (struct bisect_outcome){.fails = true, .layer = wrote->layer, .op = wrote->op,
-					.site = wrote->site, .operand = o->name,
-					.token = o->role == PLUMB_STATE && rows == 1 && o->kind != PLUMB_KIND_CACHE
-							 ? wrote->position + wrote->T - 1
-							 : wrote->position + k * unit};
+				*r->out = (struct bisect_outcome){.fails = true,
+				        .layer = wrote->layer,
+				        .op = wrote->op,
+				        .site = wrote->site,
+				        .operand = o->name,
+				        .token = o->role == PLUMB_STATE && rows == 1 && o->kind != PLUMB_KIND_CACHE
+				                         ? wrote->position + wrote->T - 1
+				                         : wrote->position + k * unit};
 				r->ended = true;
 			}
 		at += rows;
@@ -472,7 +485,8 @@ static int record_logits(struct bisect *b, struct plumb_decoder *d, int64_t rows
 		int64_t room = b->options->tokens - b->options->from + b->options->steps;
 		float *more = realloc(t->logits, (size_t)room * (size_t)V * sizeof *more);
 		if (!more)
-			return plumb_fail(b->err, PLUMB_BAD_INPUT, "out of memory for the logits of %lld tokens", (long long)room);
+			return plumb_fail(b->err, PLUMB_BAD_INPUT, "out of memory for the logits of %lld tokens",
+			        (long long)room);
 		t->logits = more;
 		t->row_room = room;
 	}
@@ -495,8 +509,12 @@ static int compare_logits(struct running *r, struct plumb_decoder *d, int64_t fi
 			r->out->distance = distance > r->out->distance ? distance : r->out->distance;
 			continue;
 		}
-		*r->out = (struct bisect_outcome){.fails = true, .token = first + i, .layer = -1, .op = PLUMB_LM_HEAD,
-			.operand = "logits", .distance = distance};
+		*r->out = (struct bisect_outcome){.fails = true,
+		        .token = first + i,
+		        .layer = -1,
+		        .op = PLUMB_LM_HEAD,
+		        .operand = "logits",
+		        .distance = distance};
 		r->ended = true;
 		return PLUMB_MISMATCH;
 	}
@@ -567,7 +585,8 @@ static int run_golden(struct bisect *b, const bool *on, struct bisect_outcome *o
 		const struct check_item *first = NULL;
 		for (int i = 0; i < view.items; i++) {
 			const struct check_item *it = &view.item[i];
-			if (it->expected && !it->verdict.pass && (!first || order_of(it, layers) < order_of(first, layers)))
+			if (it->expected && !it->verdict.pass &&
+			        (!first || order_of(it, layers) < order_of(first, layers)))
 				first = it;
 		}
 		out->fails = true;

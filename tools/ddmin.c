@@ -24,7 +24,8 @@ int ddmin_create(int n, const int *group, ddmin_test *test, void *self, struct d
 
 	*out = d;
 	if (!d || n < 1 || n > DDMIN_MAX)
-		return plumb_fail(err, PLUMB_BAD_INPUT, d ? "%d choices to search, expected 1..65536" : "out of memory for %d choices", n);
+		return plumb_fail(err, PLUMB_BAD_INPUT,
+		        d ? "%d choices to search, expected 1..65536" : "out of memory for %d choices", n);
 	*d = (struct ddmin){.n = n, .group = group, .test = test, .self = self, .err = err};
 	return PLUMB_OK;
 }
@@ -76,7 +77,8 @@ int ddmin_ask(struct ddmin *d, const bool *on, bool *fails)
 	return PLUMB_OK;
 }
 
-/* The parts of a set: unit[i] of choice i, -1: not in it. part[]: choices of the k-th of `parts` pieces of the units. */
+/* The parts of a set: unit[i] of choice i, -1: not in it. part[]: choices of the k-th of `parts` pieces of the units.
+ */
 static void piece(const struct ddmin *d, const int *unit, int units, int parts, int k, bool inside, bool *out)
 {
 	int first = (int)((long long)units * k / parts), last = (int)((long long)units * (k + 1) / parts);
@@ -153,8 +155,8 @@ static void prefix(const struct ddmin *d, const bool *set, const bool *fixed, in
 	}
 }
 
-/* Binary search, a member at a time: the shortest prefix that fails ends in a member that is needed; with it fixed the rest of
- * that prefix is searched, until the fixed members fail by themselves. Some log2(n) tests a member. */
+/* Binary search, a member at a time: the shortest prefix that fails ends in a member that is needed; with it fixed the
+ * rest of that prefix is searched, until the fixed members fail by themselves. Some log2(n) tests a member. */
 static int reduce_prefixes(struct ddmin *d, bool *set, bool *fixed, bool *trial)
 {
 	int status = PLUMB_OK;

@@ -58,9 +58,9 @@ double *judge_values(const struct plumb_call *call, const struct plumb_operand *
 		plumb_decode(plumb_operand_format(o, call->args), data, n, row);
 	}
 	for (int64_t i = 0; i < n; i++)
-		out[i] = row				     ? (double)row[i]
-			 : o->kind == PLUMB_KIND_I32 ? (double)((const int32_t *)data)[i]
-						     : (double)((const int64_t *)data)[i];
+		out[i] = row                         ? (double)row[i]
+		         : o->kind == PLUMB_KIND_I32 ? (double)((const int32_t *)data)[i]
+		                                     : (double)((const int64_t *)data)[i];
 	free(row);
 	return out;
 }
@@ -106,7 +106,7 @@ void *judge_copy(const struct plumb_call *call, const struct plumb_operand *o, s
 
 /* Every bit, NaN as NaN. The worst element is one of another class, else the one with the largest difference. */
 static int judge_bits(const struct plumb_call *call, const struct plumb_operand *o, const void *got, const void *want,
-	struct judge_operand *at, struct plumb_error *err)
+        struct judge_operand *at, struct plumb_error *err)
 {
 	size_t bytes = element_bytes(call, o);
 	double *x, *y, worst = -1.0;
@@ -119,7 +119,7 @@ static int judge_bits(const struct plumb_call *call, const struct plumb_operand 
 	for (int64_t i = 0; x && y && i < at->count; i++) {
 		double apart;
 		if (memcmp((const char *)got + (size_t)i * bytes, (const char *)want + (size_t)i * bytes, bytes) == 0 ||
-			(isnan(x[i]) && isnan(y[i])))
+		        (isnan(x[i]) && isnan(y[i])))
 			continue;
 		apart = isfinite(x[i]) && isfinite(y[i]) ? fabs(x[i] - y[i]) : HUGE_VAL;
 		at->differ++;
@@ -158,15 +158,15 @@ static int64_t wrong_router_row(const struct plumb_call *call, const struct plum
 		for (int64_t i = t * E; i < (t + 1) * E; i++)
 			error = fmax(error, fabs((double)l[i] - (double)a->logits[i]));
 		/* two probabilities are equal up to an ulp when the logits are 2^-23 apart; twice that for each exp */
-		if (!(error < HUGE_VAL) || plumb_compare_order(l + t * E, E, (int64_t)A, a->expert + t * A, A, e + t * A, A,
-						   2.0 * error + 0x1p-21, &s) != PLUMB_OK)
+		if (!(error < HUGE_VAL) || plumb_compare_order(l + t * E, E, (int64_t)A, a->expert + t * A, A,
+		                                   e + t * A, A, 2.0 * error + 0x1p-21, &s) != PLUMB_OK)
 			return t;
 	}
 	return -1;
 }
 
 static int judge_bounds(const struct plumb_call *call, const void *before, const struct plumb_case_expected *expected,
-	struct plumb_bound_result *sum, struct judge *out, struct plumb_error *err)
+        struct plumb_bound_result *sum, struct judge *out, struct plumb_error *err)
 {
 	const struct plumb_op_info *info = &plumb_ops[call->op];
 	struct plumb_env env = *call->env;
@@ -198,7 +198,8 @@ static int judge_bounds(const struct plumb_call *call, const void *before, const
 		if (!at->pass && s->max_ratio <= 1.0)
 			plumb_bound_stat_passes(s, at->gates, sizeof at->gates);
 		if (info->operand[i].kind == PLUMB_KIND_CACHE) /* the index counts from row 0 of the cache */
-			at->worst -= set.first[i] * ((const struct plumb_cache *)pointer_at(call->args, &info->operand[i]))->width;
+			at->worst -= set.first[i] *
+			             ((const struct plumb_cache *)pointer_at(call->args, &info->operand[i]))->width;
 		at->first = at->pass ? -1 : at->worst;
 	}
 	plumb_bound_free(&set);
@@ -218,9 +219,10 @@ unsigned char *judge_beyond(const struct plumb_call *call, const void *before, i
 
 	env.err = NULL;
 	env.device = NULL;
-	if (wrong && plumb_bounds[call->op] && (data = judge_copy(call, o, &bytes)) && (got = judge_values(call, o, data, &n)) &&
-		plumb_bound_make(&env, call->op, call->position, before, call->args, &set) == PLUMB_OK && set.ball[operand] &&
-		set.count[operand] == count)
+	if (wrong && plumb_bounds[call->op] && (data = judge_copy(call, o, &bytes)) &&
+	        (got = judge_values(call, o, data, &n)) &&
+	        plumb_bound_make(&env, call->op, call->position, before, call->args, &set) == PLUMB_OK &&
+	        set.ball[operand] && set.count[operand] == count)
 		for (int64_t i = 0; i < count; i++) {
 			const struct plumb_ball *b = &set.ball[operand][i];
 			wrong[i] = !(fabs(got[i] - b->value) <= b->error * (1.0 + 0x1p-20) + 0x1p-48 * fabs(b->value));
@@ -258,10 +260,12 @@ static void say(const struct plumb_call *call, enum plumb_case_criterion criteri
 	out->pass = out->operand < 0 && operands > 0;
 	if (out->pass) {
 		if (criterion == PLUMB_CASE_BOUND)
-			snprintf(out->text, sizeof out->text, "pass: %" PRId64 " values of %d operands, at most %.3g of the bound",
-				values, operands, ratio);
+			snprintf(out->text, sizeof out->text,
+			        "pass: %" PRId64 " values of %d operands, at most %.3g of the bound", values, operands,
+			        ratio);
 		else
-			snprintf(out->text, sizeof out->text, "pass: %" PRId64 " values of %d operands, every bit", values, operands);
+			snprintf(out->text, sizeof out->text, "pass: %" PRId64 " values of %d operands, every bit",
+			        values, operands);
 		return;
 	}
 	if (out->operand < 0) {
@@ -272,14 +276,16 @@ static void say(const struct plumb_call *call, enum plumb_case_criterion criteri
 	axes_make(call, &info->operand[out->operand], &axes);
 	axes_show(&axes, at->worst, place, sizeof place);
 	if (at->gates[0])
-		snprintf(out->text, sizeof out->text, "FAIL: %s: every value is within its bound, all of them together are not: %s",
-			info->operand[out->operand].name, at->gates + strlen("FAIL: "));
+		snprintf(out->text, sizeof out->text,
+		        "FAIL: %s: every value is within its bound, all of them together are not: %s",
+		        info->operand[out->operand].name, at->gates + strlen("FAIL: "));
 	else if (criterion == PLUMB_CASE_BOUND && at->ratio > 0.0)
 		snprintf(out->text, sizeof out->text, "FAIL: %s: %s is %.9g, exact %.9g: %.3g times the bound",
-			info->operand[out->operand].name, place, at->got, at->want, at->ratio);
+		        info->operand[out->operand].name, place, at->got, at->want, at->ratio);
 	else
-		snprintf(out->text, sizeof out->text, "FAIL: %s: %" PRId64 " of %" PRId64 " values differ; worst at %s: %.9g, expected %.9g",
-			info->operand[out->operand].name, at->differ, at->count, place, at->got, at->want);
+		snprintf(out->text, sizeof out->text,
+		        "FAIL: %s: %" PRId64 " of %" PRId64 " values differ; worst at %s: %.9g, expected %.9g",
+		        info->operand[out->operand].name, at->differ, at->count, place, at->got, at->want);
 }
 
 static void start(struct judge *out)
@@ -292,7 +298,7 @@ static void start(struct judge *out)
 
 /* Values of a tensor against a tolerance. */
 static int judge_near(const struct plumb_call *call, const struct plumb_operand *o, const void *got, const void *want,
-	const struct plumb_tolerance *tolerance, struct judge_operand *at, struct plumb_error *err)
+        const struct plumb_tolerance *tolerance, struct judge_operand *at, struct plumb_error *err)
 {
 	double *x = judge_values(call, o, got, &at->count), *y = judge_values(call, o, want, &at->count);
 	struct plumb_tolerance allowed = *tolerance;
@@ -319,7 +325,7 @@ static int judge_near(const struct plumb_call *call, const struct plumb_operand 
 }
 
 int judge_fused(const struct plumb_call *call, const struct plumb_case_expected expected[PLUMB_CASE_OPERANDS],
-	const struct plumb_tolerance *tolerance, struct judge *out, struct plumb_error *err)
+        const struct plumb_tolerance *tolerance, struct judge *out, struct plumb_error *err)
 {
 	const struct plumb_op_info *info = &plumb_ops[call->op];
 	int status = PLUMB_OK;
@@ -335,7 +341,7 @@ int judge_fused(const struct plumb_call *call, const struct plumb_case_expected 
 			return plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for a copy of %s", o->name);
 		out->at[i].judged = true;
 		status = is_integer(o) ? judge_bits(call, o, got, expected[i].data, &out->at[i], err)
-				       : judge_near(call, o, got, expected[i].data, tolerance, &out->at[i], err);
+		                       : judge_near(call, o, got, expected[i].data, tolerance, &out->at[i], err);
 		free(got);
 	}
 	if (status == PLUMB_OK)
@@ -348,8 +354,8 @@ int judge_fused(const struct plumb_call *call, const struct plumb_case_expected 
 }
 
 int judge_call(const struct plumb_call *call, const void *before,
-	const struct plumb_case_expected expected[PLUMB_CASE_OPERANDS], enum plumb_case_criterion criterion,
-	struct plumb_bound_result *bound, struct judge *out, struct plumb_error *err)
+        const struct plumb_case_expected expected[PLUMB_CASE_OPERANDS], enum plumb_case_criterion criterion,
+        struct plumb_bound_result *bound, struct judge *out, struct plumb_error *err)
 {
 	const struct plumb_op_info *info = &plumb_ops[call->op];
 	int status = PLUMB_OK;
