@@ -95,6 +95,8 @@ static int work(void *self, struct plumb_user_mark *mark)
 	if (status == PLUMB_OK)
 		status = options_ties(&c->set, PLUMB_TIES_LOWER, &o.ties, &err);
 	if (status == PLUMB_OK)
+		status = options_formats(&c->set, &o, &err);
+	if (status == PLUMB_OK)
 		status = session_open_marked(&c->set, mark, &session, &err);
 	if (status == PLUMB_OK)
 		status = session_formats(&session, &c->set, &o, &err);
