@@ -64,10 +64,10 @@ struct check_item {
 	struct check_boundary boundary;
 	bool compared;                            /* all of it */
 	bool expected;                            /* this view and layer range compare it */
+	bool fed;                                 /* local view: by recorded inputs, so one op's rules hold; else propagated ones */
 	bool hidden;                              /* not compared: inside a fused entry of a user, or a trace it does not write */
 	const char *kernel;                       /* of a user, that had a hand in it: ops, as in "attn_gate"; else NULL */
 	const char *library;                      /* its shared object */
-	bool fed;                                 /* local view: by recorded inputs, so one op's rules hold; else propagated ones */
 	struct plumb_verdict verdict;
 };
 

@@ -94,6 +94,8 @@ static int work(void *self, struct plumb_user_mark *mark)
 		status = options_policy(&c->set, &o.policy, &err);
 	if (status == PLUMB_OK)
 		status = options_ties(&c->set, PLUMB_TIES_LOWER, &o.ties, &err);
+	if (status == PLUMB_OK) /* a wrong word is said before a checkpoint is opened */
+		status = options_formats(&c->set, &o, &err);
 	if (status == PLUMB_OK)
 		status = options_formats(&c->set, &o, &err);
 	if (status == PLUMB_OK)
