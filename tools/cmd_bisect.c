@@ -304,7 +304,8 @@ static void print_head(const struct bisect_command *c, const struct session *s, 
 		        (long long)o->steps);
 	else
 		printf("tokens      %lld, then %lld decoded\n", (long long)o->tokens, (long long)o->steps);
-	printf("checkpoint  %s (%d layers)\n", c->set.checkpoint, s->cfg->layers);
+	if (c->set.checkpoint)
+		printf("checkpoint  %s (%d layers)\n", c->set.checkpoint, s->cfg->layers);
 	printf("suspects    %d choices of layer and op: %s\n", b->choices, s->describes);
 	printf("truth       %s%s; %s\n\n", o->truth.set == &plumb_ref_oracle ? "reference, oracle" : "reference, twin",
 	        o->golden ? ", and the golden file for whole runs" : "",

@@ -97,8 +97,6 @@ static int work(void *self, struct plumb_user_mark *mark)
 	if (status == PLUMB_OK) /* a wrong word is said before a checkpoint is opened */
 		status = options_formats(&c->set, &o, &err);
 	if (status == PLUMB_OK)
-		status = options_formats(&c->set, &o, &err);
-	if (status == PLUMB_OK)
 		status = session_open_marked(&c->set, mark, &session, &err);
 	if (status == PLUMB_OK)
 		status = session_formats(&session, &c->set, &o, &err);
