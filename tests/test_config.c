@@ -81,6 +81,18 @@ static struct plumb_config accepted(const char *key, const char *value)
 	return c;
 }
 
+/* The config as text, read again, is the same config. */
+static void check_text(const struct plumb_config *c)
+{
+	struct plumb_config again;
+	struct plumb_error err = {""};
+	char *text = plumb_config_text(c);
+	memset(&again, 0x5a, sizeof again);
+	ck_assert_msg(parse(text, &again, &err) == PLUMB_OK, "%s: %s", text, err.text);
+	ck_assert_msg(memcmp(&again, c, sizeof again) == 0, "%s", text);
+	free(text);
+}
+
 /* A message is one line that begins with the file. */
 static void check_message(const struct plumb_error *err, const char *file, const char *contains, const char *what)
 {
@@ -724,10 +736,25 @@ START_TEST(mutated)
 		ck_assert(status == PLUMB_OK || status == PLUMB_BAD_INPUT);
 		if (status)
 			check_message(&err, "dir/config.json: ", "expected", "mutated");
+		else
+			check_text(&c);
 		status ? bad++ : good++;
 	}
 	printf("mutated configs: %d refused, %d still valid\n", bad, good);
 	ck_assert_int_gt(bad, 1000);
+}
+END_TEST
+
+/* Every rotary size that a head can have survives being written as a factor. */
+START_TEST(text_again)
+{
+	struct plumb_config c = release_config();
+	check_text(&c);
+	for (c.head_dim = 2; c.head_dim <= 512; c.head_dim += 2)
+		for (c.rotary_dim = 2; c.rotary_dim <= c.head_dim && c.rotary_dim <= c.index_dim; c.rotary_dim += 2)
+			check_text(&c);
+	c = accepted("ple_layer_ids", "[]");
+	check_text(&c);
 }
 END_TEST
 
@@ -741,6 +768,7 @@ int main(void)
 	tcase_add_test(values, spellings);
 	tcase_add_test(values, without_ple);
 	tcase_add_test(values, rope);
+	tcase_add_test(values, text_again);
 	suite_add_tcase(suite, values);
 	TCase *constants = tcase_create("hash constants");
 	tcase_add_test(constants, release_constants);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/cache.h"
+#include "golden/case.h"
 #include "ref/ref.h"
 
 static void *pointer_at(const void *args, const struct plumb_operand *o)
@@ -66,21 +67,13 @@ int check_second_before(struct check_second *s, const struct plumb_call *call, s
 	return PLUMB_OK;
 }
 
-/* Rows of a cache that a call of T rows at a position writes: those of its tokens, or the blocks they complete. */
-static void written_rows(const struct plumb_call *call, const struct plumb_operand *o, int64_t *first, int64_t *last)
-{
-	int64_t unit = strncmp(o->shape, "NB", 2) == 0 ? call->env->cfg->block_tokens : 1;
-	*first = call->position / unit;
-	*last = (call->position + call->T) / unit;
-}
-
 static void copy_rows(const struct plumb_call *call, const struct plumb_operand *o, char *kept, bool back)
 {
 	const struct plumb_cache *cache = pointer_at(call->args, o);
 	size_t bytes = plumb_format_row_bytes(cache->format, cache->width);
 	int64_t first, last;
 
-	written_rows(call, o, &first, &last);
+	plumb_case_written_rows(call, o, &first, &last);
 	for (int64_t r = first; r < last; r++, kept += bytes) {
 		if (back)
 			memcpy(plumb_cache_row(cache, r), kept, bytes);
@@ -89,7 +82,7 @@ static void copy_rows(const struct plumb_call *call, const struct plumb_operand 
 	}
 }
 
-static int keep_rows(struct check_second *s, int i, const struct plumb_call *call, struct plumb_error *err)
+static int hold_rows(struct check_second *s, int i, const struct plumb_call *call, struct plumb_error *err)
 {
 	const struct plumb_operand *o = &plumb_ops[call->op].operand[i];
 	const struct plumb_cache *cache = pointer_at(call->args, o);
@@ -101,10 +94,49 @@ static int keep_rows(struct check_second *s, int i, const struct plumb_call *cal
 	return status;
 }
 
-int check_second_run(struct check_second *s, const struct plumb_call *call, bool unrounded, struct plumb_error *err)
+static bool is_row_state(const struct plumb_operand *o)
+{
+	return o->role == PLUMB_STATE && o->kind == PLUMB_KIND_CACHE;
+}
+
+int check_second_hold(struct check_second *s, const struct plumb_call *call, struct plumb_error *err)
 {
 	const struct plumb_op_info *info = &plumb_ops[call->op];
+	int status = PLUMB_OK;
+
+	for (int i = 0; i < info->operands && status == PLUMB_OK; i++)
+		if (is_row_state(&info->operand[i]))
+			status = hold_rows(s, i, call, err);
+	return status;
+}
+
+/* Poison the rows of a cache that the call has to write. */
+static void poison_rows(const struct plumb_call *call, const struct plumb_operand *o, enum plumb_poison poison)
+{
+	const struct plumb_cache *cache = pointer_at(call->args, o);
+	enum plumb_poison_unit unit = plumb_poison_unit(cache->format);
+	int64_t first, last;
+
+	plumb_case_written_rows(call, o, &first, &last);
+	for (int64_t r = first; r < last; r++)
+		plumb_poison_fill(poison, unit, plumb_cache_row(cache, r), (size_t)(r - first) * (size_t)cache->width,
+			(size_t)cache->width);
+}
+
+static void poison_array(const struct plumb_call *call, const struct plumb_operand *o, enum plumb_poison poison, void *data)
+{
+	enum plumb_poison_unit unit =
+		o->kind == PLUMB_KIND_I64 ? PLUMB_POISON_64 : plumb_poison_unit(plumb_operand_format(o, call->args));
+	plumb_poison_fill(poison, unit, data, 0, array_bytes(call, o) / plumb_operand_element(o, call->args));
+}
+
+int check_second_run_by(
+	struct check_second *s, const struct plumb_call *call, const struct check_second_way *way, struct plumb_error *err)
+{
+	const struct plumb_op_info *info = &plumb_ops[call->op];
+	struct plumb_binding by = way->by.set ? way->by : (struct plumb_binding){.set = &plumb_ref_oracle};
 	struct plumb_env env = *call->env;
+	struct plumb_call again = *call;
 	int status = room(&s->args, info->args_size, info->name, err);
 
 	if (status == PLUMB_OK)
@@ -115,31 +147,44 @@ int check_second_run(struct check_second *s, const struct plumb_call *call, bool
 		if (!pointer_at(call->args, o) || (o->role != PLUMB_OUT && !state))
 			continue;
 		if (o->kind == PLUMB_KIND_CACHE) {
-			status = keep_rows(s, i, call, err);
+			status = hold_rows(s, i, call, err);
+			if (status == PLUMB_OK && way->poison != PLUMB_POISON_OFF)
+				poison_rows(call, o, way->poison);
 			continue;
 		}
 		size_t bytes = array_bytes(call, o);
 		status = room(&s->scratch[i], bytes, o->name, err);
 		if (status == PLUMB_OK && state && bytes)
 			memcpy(s->scratch[i], s->before[i], bytes);
+		else if (status == PLUMB_OK && bytes && way->poison != PLUMB_POISON_OFF)
+			poison_array(call, o, way->poison, s->scratch[i]);
 		set_pointer(s->args, o, s->scratch[i]);
 	}
-	env.unrounded = unrounded;
-	env.device = NULL;
+	env.unrounded = way->unrounded;
+	env.device = by.device;
 	env.err = err;
+	env.call = &again;
+	again.env = &env;
+	again.binding = &by;
+	again.args = s->args;
 	if (status == PLUMB_OK) {
-		status = plumb_ref_oracle.op[call->op](&env, s->args);
+		status = way->runner ? way->runner->run(way->runner->self, &again) : by.set->op[call->op](&env, s->args);
 		if (status != PLUMB_OK)
 			check_second_undo(s, call);
 	}
 	return status;
 }
 
+int check_second_run(struct check_second *s, const struct plumb_call *call, bool unrounded, struct plumb_error *err)
+{
+	return check_second_run_by(s, call, &(struct check_second_way){.unrounded = unrounded}, err);
+}
+
 void check_second_undo(struct check_second *s, const struct plumb_call *call)
 {
 	const struct plumb_op_info *info = &plumb_ops[call->op];
 	for (int i = 0; i < info->operands; i++)
-		if (info->operand[i].role == PLUMB_STATE && info->operand[i].kind == PLUMB_KIND_CACHE)
+		if (is_row_state(&info->operand[i]))
 			copy_rows(call, &info->operand[i], s->rows[i], true);
 }
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* A second evaluation of a call by the oracle, from the same inputs and the state before the call, without a trace left
+/* A second evaluation of a call, by the oracle or any other implementation, from the same inputs and the state before the call, without a trace left
  * behind: outputs and states go to scratch memory, and rows that it appends to caches are put back. */
 #ifndef PLUMB_TOOLS_CHECK_SECOND_H
 #define PLUMB_TOOLS_CHECK_SECOND_H
 
 #include "core/decoder.h"
+#include "opt/poison.h"
 
 enum { CHECK_SECOND_OPERANDS = 16 };
 
@@ -26,6 +27,19 @@ int check_second_before(struct check_second *s, const struct plumb_call *call, s
 /* After the call: evaluate again; s->args then holds the oracle's outputs, and caches its rows. unrounded: without the
  * last rounding of outputs. */
 int check_second_run(struct check_second *s, const struct plumb_call *call, bool unrounded, struct plumb_error *err);
+
+/* The same by any implementation. */
+struct check_second_way {
+	struct plumb_binding by;           /* set NULL: the oracle */
+	const struct plumb_runner *runner; /* what it runs through; NULL: called directly */
+	bool unrounded;
+	enum plumb_poison poison;          /* of outputs, and of the cache rows that it has to write, before it runs */
+};
+int check_second_run_by(
+	struct check_second *s, const struct plumb_call *call, const struct check_second_way *way, struct plumb_error *err);
+
+/* After the call: keep the cache rows that it left in s->rows (a run does so by itself). */
+int check_second_hold(struct check_second *s, const struct plumb_call *call, struct plumb_error *err);
 
 /* Put the rows back. Outputs in s->args stay until the next call. */
 void check_second_undo(struct check_second *s, const struct plumb_call *call);

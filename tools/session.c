@@ -159,9 +159,9 @@ static int bind_op(struct session *s, const char *text, const struct bindings *b
 			(size_t)(equals - at - 1));
 	if (at)
 		snprintf(layers, sizeof layers, "%.*s", (int)(equals - at - 1), at + 1);
-	status = options_layers(at ? layers : NULL, s->model->cfg.layers, &first, &last, err);
+	status = options_layers(at ? layers : NULL, s->cfg->layers, &first, &last, err);
 	if (status == PLUMB_OK && is_file(equals + 1))
-		return plumb_user_bind(s->user, &s->plan, &s->model->cfg, equals + 1, name, first, last, s->device, err);
+		return plumb_user_bind(s->user, &s->plan, s->cfg, equals + 1, name, first, last, s->device, err);
 	enum plumb_op op = plumb_op_find(name);
 	if (op == PLUMB_OP_COUNT)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "--op names '%s', which is no op; 'plumb list ops' shows them", name);
@@ -170,7 +170,7 @@ static int bind_op(struct session *s, const char *text, const struct bindings *b
 		status = choose(option, equals + 1, b, &binding, err);
 	if (status != PLUMB_OK)
 		return status;
-	if (!runs_in(&s->model->cfg, op, first, last))
+	if (!runs_in(s->cfg, op, first, last))
 		return plumb_fail(err, PLUMB_BAD_INPUT, "--op %s: no layer of '%s' runs %s", text, layers, name);
 	plumb_plan_bind(&s->plan, op, first, last, binding);
 	return PLUMB_OK;
@@ -280,12 +280,18 @@ int session_open(const struct set_options *o, struct session *s, struct plumb_er
 
 int session_open_marked(const struct set_options *o, struct plumb_user_mark *mark, struct session *s, struct plumb_error *err)
 {
+	return session_open_config(o, mark, NULL, s, err);
+}
+
+int session_open_config(const struct set_options *o, struct plumb_user_mark *mark, const struct plumb_config *cfg,
+	struct session *s, struct plumb_error *err)
+{
 	struct bindings bindings = {{0}, {0}};
 	struct plumb_binding base = {0};
 	int status;
 
 	memset(s, 0, sizeof *s);
-	if (!o->checkpoint && !o->synthetic)
+	if (!o->checkpoint && !o->synthetic && !cfg)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "--checkpoint DIR is needed");
 	if (o->checkpoint && o->synthetic)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "--checkpoint and --synthetic: expected one of them");
@@ -296,10 +302,13 @@ int session_open_marked(const struct set_options *o, struct plumb_user_mark *mar
 		status = make_bindings(o, s, &bindings, err);
 	if (status == PLUMB_OK)
 		status = choose("--set", o->set ? o->set : "ref", &bindings, &base, err);
-	if (status == PLUMB_OK)
+	if (status == PLUMB_OK && !cfg)
 		status = open_model(o, s, err);
+	if (status != PLUMB_OK)
+		return status;
+	s->cfg = cfg ? cfg : &s->model->cfg;
 	if (status == PLUMB_OK)
-		status = plumb_plan_create(&s->model->cfg, base, &s->plan, err);
+		status = plumb_plan_create(s->cfg, base, &s->plan, err);
 	for (int i = 0; i < o->op.count && status == PLUMB_OK; i++)
 		status = bind_op(s, o->op.item[i], &bindings, err);
 	if (status == PLUMB_OK && s->user)

@@ -20,6 +20,7 @@ struct session {
 	struct plumb_requantised *requantised;    /* NULL: held as stored */
 	int64_t scanned;                          /* values; -1: not asked for */
 	const struct plumb_model *model;
+	const struct plumb_config *cfg; /* of the model, or of a case */
 	struct plumb_plan plan;
 	struct plumb_device *device;   /* NULL: nothing runs from the opt set */
 	bool all_opt;                  /* every op of every layer runs from the opt set */
@@ -35,6 +36,9 @@ bool session_wants_user(const struct set_options *options);
 /* Open what the options name. Released by session_close also after an error. mark: of the users' kernels, may be NULL. */
 int session_open_marked(const struct set_options *options, struct plumb_user_mark *mark, struct session *out, struct plumb_error *err);
 int session_open(const struct set_options *options, struct session *out, struct plumb_error *err);
+/* Without a checkpoint: for a call whose config comes from elsewhere. model is then NULL. cfg NULL: as session_open_marked. */
+int session_open_config(const struct set_options *options, struct plumb_user_mark *mark, const struct plumb_config *cfg,
+	struct session *out, struct plumb_error *err);
 void session_close(struct session *session);
 
 /* Formats of caches and state: the profile's, then what --kv-format and --state-format say. */
