@@ -512,10 +512,14 @@ extern "C" int PLUMB_LAUNCHER(moe_gate_up)(const struct plumb_moe_gate_up_launch
 	const int steps = gate_up_is_wide(launch) ? plumb_gemv_steps(launch->cols, 1) : 0;
 
 	switch (steps ? launch->gate.format * 16 + steps : -1) {
-#define PLUMB_CASE(format, steps)                                                                                      \
-	case format * 16 + steps:                                                                                      \
-		return gate_up_wide<format, steps>(launch, stream);
-		PLUMB_GEMV_SHAPES(PLUMB_CASE)
+#define PLUMB_CASE(format)                                                                                             \
+	case format * 16 + 1:                                                                                          \
+		return gate_up_wide<format, 1>(launch, stream);                                                        \
+	case format * 16 + 3:                                                                                          \
+		return gate_up_wide<format, 3>(launch, stream);                                                        \
+	case format * 16 + PLUMB_GEMV_LONG:                                                                            \
+		return gate_up_wide<format, PLUMB_GEMV_LONG>(launch, stream);
+		PLUMB_GEMV_FORMATS(PLUMB_CASE)
 #undef PLUMB_CASE
 	default:
 		return PLUMB_LAUNCH(alike ? moe_gate_up_kernel<true> : moe_gate_up_kernel<false>,

@@ -282,6 +282,8 @@ static int read_options(struct run_command *c, struct run *r, struct plumb_decod
 		status = options_policy(&c->set, &o->policy, err);
 	if (status == PLUMB_OK)
 		status = options_ties(&c->set, PLUMB_TIES_LOWER, &o->ties, err);
+	if (status == PLUMB_OK) /* a wrong word is said before a model is opened; its profile's formats come later */
+		status = options_formats(&c->set, o, err);
 	return status;
 }
 
