@@ -24,6 +24,7 @@ enum {
 	PLUMB_SPLIT_ROWS = 8192, /* split rows until this many pieces of work exist: fills the largest GPU in use */
 	PLUMB_SPLIT_MIN = 512,   /* but no piece shorter than this: two passes of a warp */
 	PLUMB_SPLIT_MAX = 16,
+	PLUMB_ATTN_TILE = 32,    /* selected tokens whose exponentials are relative to their own maximum */
 	PLUMB_ATTN_CHUNK = 64,   /* selected tokens whose weighted values are summed serially before chunks are summed */
 };
 

@@ -33,11 +33,12 @@ struct plumb_attn_token {
 	const int32_t *block;		     /* (N) */
 	const int32_t *count;		     /* (1) */
 	int64_t q_heads, kv_heads, head_dim; /* Hq, Hkv, Dh */
-	int32_t block_tokens;		     /* B */
+	int32_t block_tokens, budget;	     /* B, N */
 	int32_t most;			     /* list entries there can be: sizes grid and scratch */
 	float scale;			     /* fp32(Dh^-0.5) */
 	int bf16;			     /* policy bf16 */
-	float *weight;			     /* scratch (Hq, most): scores, then weights P */
+	float *weight;			     /* scratch (Hq, most): scores s */
+	float *tile;			     /* scratch (Hq, most / PLUMB_ATTN_TILE rounded up, 2): m_t and S_t; 8-byte aligned */
 	float *partial;			     /* scratch (most / PLUMB_ATTN_CHUNK rounded up, Hq, Dh): sums of chunks */
 	float *o;			     /* (Hq, Dh) */
 };
@@ -45,9 +46,9 @@ struct plumb_attn_token {
 /* Norms, rope and the cache rows of the token. */
 PLUMB_DECLARE_LAUNCHER(attn_heads, const struct plumb_attn_heads *a, void *stream);
 
-/* attn_decode in four steps: weight = scores; weight = rne(softmax); partial = chunks' weighted sums; o = their sum. */
+/* attn_decode in three steps, in this order with nothing between, since a step starts before the last one ends: scores and
+ * tiles; partial = chunks' sums of P * v; o = their sum. */
 PLUMB_DECLARE_LAUNCHER(attn_score, const struct plumb_attn_token *a, void *stream);
-PLUMB_DECLARE_LAUNCHER(attn_softmax, const struct plumb_attn_token *a, void *stream);
 PLUMB_DECLARE_LAUNCHER(attn_weighted, const struct plumb_attn_token *a, void *stream);
 PLUMB_DECLARE_LAUNCHER(attn_combine, const struct plumb_attn_token *a, void *stream);
 

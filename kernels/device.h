@@ -48,6 +48,7 @@
  *	unless told.
  *	PLUMB_LAUNCH_COOPERATIVE(...): the same; every block is resident, so plumb_grid_sync may be used.
  *	PLUMB_LAUNCH_DEPENDENT(...): the same; see Overlap.
+ *	PLUMB_LAUNCH_CLUSTER(...): the same as PLUMB_LAUNCH_DEPENDENT, and the grid, up to 8 blocks of x, is one cluster.
  * Specifiers
  *	static __global__, static __device__, static __constant__ const: every build of a file is linked into
  *	one program, so nothing but the launchers may be visible outside it. __forceinline__ __launch_bounds__
@@ -69,6 +70,10 @@
  *	plumb_warp_sum(v): the 32 values of a full warp, added by xor shuffles 1, 2, 4, 8, 16; every lane gets the sum
  * Grid
  *	plumb_grid_sync(counter): counter is one unsigned in global memory, zero before its first use ever.
+ * Cluster
+ *	plumb_cluster_sync(): a barrier of all threads of the cluster; orders shared and global memory. No block of it
+ *	may end before the others have read its shared memory. plumb_cluster_shared(name, block): the same array, in
+ *	another block of the cluster, which must have passed a plumb_cluster_sync since it wrote it.
  * Atomics
  *	atomicAdd Max Min CAS Exch Or And Xor on int, unsigned, unsigned long long; also Max Min on long long,
  *	Sub on int and unsigned, Inc on unsigned. None on floats, on purpose: a sum must not depend on arrival.
@@ -81,7 +86,8 @@
  * Loads and stores
  *	__ldg __ldcs __ldcg __stcs on any scalar or vector type; plumb_load_stream(p) for uint4 uint2 uint32_t
  *	float4 float2: read once, no L1 allocation, 256-byte L2 sectors; the data must not be written by the same
- *	kernel.
+ *	kernel. plumb_prefetch(p): the line of global memory at p is brought near (L2); nothing is read, so nothing can
+ *	be stale: allowed before plumb_grid_dependency_wait.
  * Bits
  *	__popc __popcll __clz __clzll __ffs __ffsll __brev __byte_perm __float_as_uint __uint_as_float
  *	__float_as_int __int_as_float __double_as_longlong __longlong_as_double
@@ -93,10 +99,14 @@
  * Types
  *	float2 float4 int2 int4 uint2 uint4 and make_*
  * Overlap
- *	The kernel of PLUMB_LAUNCH_DEPENDENT may start before its predecessor ends. Every block of it must call
- *	plumb_grid_dependency_wait() before it touches what the predecessor writes; the predecessor may call
- *	plumb_grid_launch_dependents(). LIMIT: in simt launches never overlap, so a missing wait is not seen
- *	there. */
+ *	The kernel of PLUMB_LAUNCH_DEPENDENT may start before its predecessor, the launch before it on the stream, has
+ *	ended: as soon as all blocks of that have called plumb_grid_launch_dependents() or ended. Every thread of it calls
+ *	plumb_grid_dependency_wait() on every path, returns too (simt reports the one that does not): then the
+ *	predecessor, and all before it, have ended. Until then it may read what the host alone writes (weights, tables,
+ *	page tables, *position) and prefetch anything, and it writes nothing in global memory. One exception: where a
+ *	launcher's header fixes the predecessor, and that calls plumb_grid_launch_dependents() after its own wait, what the
+ *	predecessor does not write may be read too. LIMIT: in simt launches never overlap, so a read that is too early is
+ *	not seen there. */
 /* clang-format on */
 #ifndef PLUMB_KERNELS_DEVICE_H
 #define PLUMB_KERNELS_DEVICE_H
@@ -171,6 +181,11 @@ static __device__ __forceinline__ float2 plumb_load_stream(const float2 *p)
 	return make_float2(__uint_as_float(v.x), __uint_as_float(v.y));
 }
 
+static __device__ __forceinline__ void plumb_prefetch(const void *p)
+{
+	asm volatile("prefetch.global.L2 [%0];" : : "l"(__cvta_generic_to_global(p)));
+}
+
 /* The five shuffles as one name: simt takes one turn for them. */
 static __device__ __forceinline__ float plumb_warp_sum(float v)
 {
@@ -211,7 +226,24 @@ template <typename T> struct plumb_same {
 	typedef T type;
 };
 
-enum plumb_cuda_how { PLUMB_CUDA_PLAIN, PLUMB_CUDA_COOPERATIVE, PLUMB_CUDA_DEPENDENT };
+static __device__ __forceinline__ void plumb_cluster_sync(void)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+	__cluster_barrier_arrive();
+	__cluster_barrier_wait();
+#endif
+}
+
+template <typename T> static __device__ __forceinline__ T *plumb_cluster_shared(T *shared, unsigned block)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+	return static_cast<T *>(__cluster_map_shared_rank(shared, block));
+#else
+	return shared;
+#endif
+}
+
+enum plumb_cuda_how { PLUMB_CUDA_PLAIN, PLUMB_CUDA_COOPERATIVE, PLUMB_CUDA_DEPENDENT, PLUMB_CUDA_CLUSTER };
 
 /* The launch returns its own status, so an older error of another launch is neither lost nor taken for this one's. */
 template <typename... Parameters>
@@ -221,7 +253,7 @@ static int plumb_cuda_launch(enum plumb_cuda_how how, void (*kernel)(Parameters.
 	void *pointers[sizeof...(arguments) + 1] = {
 	        const_cast<void *>(static_cast<const void *>(&arguments))..., nullptr};
 	const void *function = reinterpret_cast<const void *>(kernel);
-	cudaLaunchAttribute attribute = {};
+	cudaLaunchAttribute attribute[2] = {};
 	cudaLaunchConfig_t config = {};
 	cudaError_t status = cudaSuccess;
 
@@ -229,14 +261,18 @@ static int plumb_cuda_launch(enum plumb_cuda_how how, void (*kernel)(Parameters.
 	config.blockDim = block;
 	config.dynamicSmemBytes = shared_bytes;
 	config.stream = static_cast<cudaStream_t>(stream);
-	config.attrs = &attribute;
-	config.numAttrs = how == PLUMB_CUDA_PLAIN ? 0 : 1;
+	config.attrs = attribute;
+	config.numAttrs = how == PLUMB_CUDA_PLAIN ? 0 : how == PLUMB_CUDA_CLUSTER ? 2 : 1;
 	if (how == PLUMB_CUDA_COOPERATIVE) {
-		attribute.id = cudaLaunchAttributeCooperative;
-		attribute.val.cooperative = 1;
+		attribute[0].id = cudaLaunchAttributeCooperative;
+		attribute[0].val.cooperative = 1;
 	} else {
-		attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-		attribute.val.programmaticStreamSerializationAllowed = 1;
+		attribute[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+		attribute[0].val.programmaticStreamSerializationAllowed = 1;
+		attribute[1].id = cudaLaunchAttributeClusterDimension;
+		attribute[1].val.clusterDim.x = grid.x;
+		attribute[1].val.clusterDim.y = 1;
+		attribute[1].val.clusterDim.z = 1;
 	}
 	if (shared_bytes > 48 * 1024)
 		status = cudaFuncSetAttribute(
@@ -255,6 +291,8 @@ static int plumb_cuda_launch(enum plumb_cuda_how how, void (*kernel)(Parameters.
 	plumb_cuda_launch(PLUMB_CUDA_COOPERATIVE, kernel, grid, block, shared_bytes, __VA_ARGS__)
 #define PLUMB_LAUNCH_DEPENDENT(kernel, grid, block, shared_bytes, ...)                                                 \
 	plumb_cuda_launch(PLUMB_CUDA_DEPENDENT, kernel, grid, block, shared_bytes, __VA_ARGS__)
+#define PLUMB_LAUNCH_CLUSTER(kernel, grid, block, shared_bytes, ...)                                                   \
+	plumb_cuda_launch(PLUMB_CUDA_CLUSTER, kernel, grid, block, shared_bytes, __VA_ARGS__)
 
 #else
 

@@ -12,27 +12,44 @@
 
 enum {
 	CONV_THREADS = 64,    /* 160 blocks at 10240 channels */
-	RECURRENCE_WARPS = 4, /* with 8 rows a warp 192 blocks at 48 heads of 128 rows */
+	CONV_NEAR = 4,        /* taps under way at a time */
+	RECURRENCE_WARPS = 4, /* with 4 rows a warp 384 blocks at 48 heads of 128 rows: near 3 a processor */
+	RECURRENCE_ROWS = 4,
 	PER_LANE = PLUMB_HEAD_LANES / 32,
 };
 
+/* A channel a thread. Up to CONV_NEAR taps are all asked for before any is used. */
 static __global__ void __launch_bounds__(CONV_THREADS) gdn_conv_kernel(struct plumb_gdn_conv_launch a)
 {
 	const int64_t ch = static_cast<int64_t>(blockIdx.x) * CONV_THREADS + threadIdx.x;
-	if (ch >= a.channels)
-		return;
 	const int p = *a.position + a.row; /* 32 bits hold every position; a 64-bit modulo is a function call */
 	const int first = p < a.taps - 1 ? a.taps - 1 - p : 0; /* taps before it reach before position 0 */
-	int slot = (p - (a.taps - 1 - first)) % a.taps;
-	const float newest = a.qkv[ch];
-	float sum = 0.0f;
+	const bool live = ch < a.channels;
+	int slot = (p + 1) % a.taps; /* of tap 0 */
+	float weight[CONV_NEAR], row[CONV_NEAR];
 
-	for (int j = first; j < a.taps - 1; j++) {
-		const float w = plumb_stored_value(a.format, a.conv, ch * a.taps + j);
-		sum = fmaf(w, a.window[slot * a.channels + ch], sum);
+	plumb_stored_values<CONV_NEAR>(a.format, a.conv, ch * a.taps, live ? a.taps : 0, weight);
+	plumb_grid_dependency_wait();
+	plumb_grid_launch_dependents();
+	if (!live)
+		return;
+	const float newest = a.qkv[ch];
+PLUMB_UNROLL
+	for (int j = 0; j < CONV_NEAR; j++) {
+		row[j] = j >= first && j < a.taps - 1 ? a.window[slot * a.channels + ch] : newest;
 		slot = slot + 1 == a.taps ? 0 : slot + 1;
 	}
-	sum = fmaf(plumb_stored_value(a.format, a.conv, ch * a.taps + a.taps - 1), newest, sum);
+	float sum = 0.0f;
+PLUMB_UNROLL
+	for (int j = 0; j < CONV_NEAR; j++)
+		sum = j >= first && j < a.taps ? fmaf(weight[j], row[j], sum) : sum;
+	slot = (p + 1 + CONV_NEAR) % a.taps;
+	for (int j = CONV_NEAR; j < a.taps; j++) {
+		const float x = j < a.taps - 1 ? a.window[slot * a.channels + ch] : newest;
+		if (j >= first)
+			sum = fmaf(plumb_stored_value(a.format, a.conv, ch * a.taps + j), x, sum);
+		slot = slot + 1 == a.taps ? 0 : slot + 1;
+	}
 	a.window[p % a.taps * a.channels + ch] = newest;
 	a.y[ch] = plumb_rne(a.bf16, plumb_siluf(plumb_rne(a.bf16, sum)));
 }
@@ -40,29 +57,21 @@ static __global__ void __launch_bounds__(CONV_THREADS) gdn_conv_kernel(struct pl
 extern "C" int PLUMB_LAUNCHER(gdn_conv)(const struct plumb_gdn_conv_launch *launch, void *stream)
 {
 	const int64_t blocks = (launch->channels + CONV_THREADS - 1) / CONV_THREADS;
-	return PLUMB_LAUNCH(gdn_conv_kernel, static_cast<unsigned>(blocks), CONV_THREADS, 0, stream, *launch);
+	return PLUMB_LAUNCH_DEPENDENT(gdn_conv_kernel, static_cast<unsigned>(blocks), CONV_THREADS, 0, stream, *launch);
 }
 
-/* What a value head needs besides its state. */
+/* Where a value head finds its vectors. */
 struct head {
 	const float *q, *k; /* (Dk) */
 	const float *v;     /* (Dv) */
-	float decay, beta;
 };
 
 static __device__ __forceinline__ struct head head_of(const struct plumb_gdn_recurrence_launch &a, int64_t h)
 {
-	const int64_t hk = h / (a.value_heads / a.key_heads);
-	const float step = a.a[h] + plumb_stored_value(a.dt_bias_format, a.dt_bias, h);
-	const float rate = plumb_expf(plumb_stored_value(a.a_log_format, a.a_log, h));
-	struct head head;
-
-	head.q = a.y + hk * a.key_dim;
-	head.k = a.y + (a.key_heads + hk) * a.key_dim;
-	head.v = a.y + 2 * a.key_heads * a.key_dim + h * a.value_dim;
-	head.decay = plumb_expf(-(rate * plumb_softplusf(step)));
-	head.beta = plumb_rne(a.bf16, plumb_sigmoidf(a.b[h]));
-	return head;
+	/* 32 bits: a 64-bit division is a function call */
+	const int64_t hk = static_cast<int>(h) / (static_cast<int>(a.value_heads) / static_cast<int>(a.key_heads));
+	return {a.y + hk * a.key_dim, a.y + (a.key_heads + hk) * a.key_dim,
+		a.y + 2 * a.key_heads * a.key_dim + h * a.value_dim};
 }
 
 /* A lane's part of a row of n values: value 4*s + j is element 128*s + 4*lane + j. The last lanes may have fewer. */
@@ -78,6 +87,16 @@ PLUMB_UNROLL
 		const int64_t left = n - s * PLUMB_HEAD_LANES - threadIdx.x % 32 * PER_LANE;
 		part.live[s] = left < 0 ? 0 : left < PER_LANE ? static_cast<int>(left) : PER_LANE;
 	}
+	return part;
+}
+
+/* Of 128*Steps values: known to the compiler. */
+template <int Steps> static __device__ __forceinline__ struct lane_part<Steps> whole_part(void)
+{
+	struct lane_part<Steps> part;
+PLUMB_UNROLL
+	for (int s = 0; s < Steps; s++)
+		part.live[s] = PER_LANE;
 	return part;
 }
 
@@ -179,6 +198,21 @@ PLUMB_UNROLL
 	}
 }
 
+static __device__ __forceinline__ void store_part(
+	float *row, const struct lane_part<1> &part, bool vector, const float (&x)[PER_LANE])
+{
+	float *const p = row + threadIdx.x % 32 * PER_LANE;
+	if (vector) {
+		if (part.live[0])
+			*PLUMB_AS(float4, p) = make_float4(x[0], x[1], x[2], x[3]);
+		return;
+	}
+PLUMB_UNROLL
+	for (int j = 0; j < PER_LANE; j++)
+		if (j < part.live[0])
+			p[j] = x[j];
+}
+
 /* The lane's accumulators of strided(128). What is not live joins nothing: 0 times a NaN or Inf would. */
 template <int Steps>
 static __device__ __forceinline__ void part_products(const struct lane_part<Steps> &part,
@@ -194,13 +228,25 @@ PLUMB_UNROLL
 			acc[j] = j < part.live[s] ? fmaf(x[4 * s + j], y[4 * s + j], acc[j]) : acc[j];
 }
 
-/* plumb_warp_tree of several rows, their shuffles next to each other so that they overlap. */
-template <int Rows>
-static __device__ __forceinline__ void warp_trees(const float (&acc)[Rows][PER_LANE], float (&sum)[Rows])
+/* plumb_warp_tree of several rows at once: a lane gets the sum of row plumb_sum_of_lane<Rows>(). */
+template <int Rows> static __device__ __forceinline__ float warp_trees(const float (&acc)[Rows][PER_LANE])
 {
+	float sum[Rows];
 PLUMB_UNROLL
 	for (int r = 0; r < Rows; r++)
-		sum[r] = plumb_warp_sum((acc[r][0] + acc[r][1]) + (acc[r][2] + acc[r][3]));
+		sum[r] = (acc[r][0] + acc[r][1]) + (acc[r][2] + acc[r][3]);
+	return plumb_warp_sums<Rows>(sum);
+}
+
+/* The first lane that gets the sum of row r of Rows from plumb_warp_sums. */
+template <int Rows> static __device__ __forceinline__ int lane_of_row(int r)
+{
+	int lane = 0;
+PLUMB_UNROLL
+	for (int level = 0; level < 5; level++)
+		if (Rows >> (level + 1))
+			lane |= (r & Rows >> (level + 1) ? 1 : 0) << level;
+	return lane;
 }
 
 /* x / sqrt(sum x^2 + 1e-6) of the warp's vector, in place. */
@@ -215,54 +261,88 @@ PLUMB_UNROLL
 		x[i] = x[i] / length;
 }
 
-/* Dk <= 128*Steps. Rows state rows a warp, all in registers. Format: of the state. */
+/* Dk <= 128*Steps. Rows state rows a warp, all in registers. Format: of the state. While the state is on its way each of
+ * the block's warps prepares one thing for all: the normed key, the normed query, the decay, beta. */
 template <int Format, int Steps, int Rows>
 static __global__ void __launch_bounds__(32 * RECURRENCE_WARPS)
 	gdn_recurrence_kernel(struct plumb_gdn_recurrence_launch a)
 {
+	PLUMB_SHARED_2D(float4, normed, 2, 32 * Steps); /* key, query: a lane's part */
+	PLUMB_SHARED(float, gate, 2);                   /* decay, beta */
 	const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-	const int64_t blocks_per_head = (a.value_dim + RECURRENCE_WARPS * Rows - 1) / (RECURRENCE_WARPS * Rows);
-	const int64_t h = blockIdx.x / blocks_per_head;
-	const int64_t i0 = (blockIdx.x % blocks_per_head * RECURRENCE_WARPS + warp) * Rows;
-	const int64_t left = a.value_dim - i0;
-	if (left <= 0)
-		return; /* a whole warp; there is no barrier below */
-	const int rows = left < Rows ? static_cast<int>(left) : Rows;
+	const int rows_per_block = RECURRENCE_WARPS * Rows, value_dim = static_cast<int>(a.value_dim);
+	const int blocks_per_head = (value_dim + rows_per_block - 1) / rows_per_block;
+	const int64_t h = static_cast<int>(blockIdx.x) / blocks_per_head;
+	const int i0 = (static_cast<int>(blockIdx.x) % blocks_per_head * RECURRENCE_WARPS + warp) * Rows;
+	const int rows = max(0, min(value_dim - i0, Rows));
 	const int64_t row_bytes = a.key_dim * (Format == PLUMB_F32 ? 4 : 2);
 	unsigned char *const state = static_cast<unsigned char *>(a.state) + (h * a.value_dim + i0) * row_bytes;
 	const bool vector = a.key_dim % 4 == 0 && reinterpret_cast<uintptr_t>(a.y) % 16 == 0;
 	const bool state_vector =
 		a.key_dim % 4 == 0 && reinterpret_cast<uintptr_t>(a.state) % (Format == PLUMB_F32 ? 16 : 8) == 0;
 	const struct lane_part<Steps> part = part_of<Steps>(a.key_dim);
-	float s[Rows][PER_LANE * Steps], q[PER_LANE * Steps], k[PER_LANE * Steps], v[Rows];
-	float acc[Rows][PER_LANE], sum[Rows];
+	float s[Rows][PER_LANE * Steps], q[PER_LANE * Steps], k[PER_LANE * Steps], acc[Rows][PER_LANE];
 
+	for (int64_t at = lane * 128; at < rows * row_bytes; at += 32 * 128)
+		plumb_prefetch(state + at);
+	const float rate = warp == 2 ? plumb_expf(plumb_stored_value(a.a_log_format, a.a_log, h)) : 0.0f;
+	const float bias = warp == 2 ? plumb_stored_value(a.dt_bias_format, a.dt_bias, h) : 0.0f;
+	plumb_grid_dependency_wait();
+	plumb_grid_launch_dependents();
+	/* a load under a condition is waited for before the next one goes out: whole rows are asked for without */
+	const bool whole = state_vector && rows == Rows && a.key_dim == PLUMB_HEAD_LANES * Steps;
+	if (whole)
 PLUMB_UNROLL
-	for (int r = 0; r < Rows; r++) /* a row that is not there repeats the last one and is not stored */
-		load_state<Format, Steps>(state + (r < rows ? r : rows - 1) * row_bytes, part, state_vector, s[r]);
+		for (int r = 0; r < Rows; r++)
+			load_state<Format, Steps>(state + r * row_bytes, whole_part<Steps>(), true, s[r]);
+	else
+PLUMB_UNROLL
+		for (int r = 0; r < Rows; r++) /* a row that is not there is zeros and is not stored */
+			load_state<Format, Steps>(
+				state + r * row_bytes, r < rows ? part : part_of<Steps>(0), state_vector, s[r]);
 	const struct head head = head_of(a, h);
-	load_part<Steps>(head.q, part, vector, q);
-	load_part<Steps>(head.k, part, vector, k);
+	const int mine = static_cast<int>(lane) % Rows;
+	const float v = mine < rows ? head.v[i0 + mine] : 0.0f;
+	if (warp < 2) {
+		load_part<Steps>(warp ? head.q : head.k, part, vector, q);
+		norm_part<Steps>(part, q);
 PLUMB_UNROLL
-	for (int r = 0; r < Rows; r++)
-		v[r] = head.v[i0 + (r < rows ? r : rows - 1)];
-	norm_part<Steps>(part, q);
-	norm_part<Steps>(part, k);
+		for (int i = 0; i < PER_LANE * Steps; i++)
+			q[i] = warp ? q[i] / a.root : q[i];
 PLUMB_UNROLL
-	for (int i = 0; i < PER_LANE * Steps; i++)
-		q[i] = q[i] / a.root;
-
+		for (int i = 0; i < Steps; i++)
+			normed[warp][i * 32 + lane] = make_float4(q[4 * i], q[4 * i + 1], q[4 * i + 2], q[4 * i + 3]);
+	} else if (warp == 2) {
+		const float decay = plumb_expf(-(rate * plumb_softplusf(a.a[h] + bias)));
+		if (lane == 0)
+			gate[0] = decay;
+	} else {
+		const float beta = plumb_rne(a.bf16, plumb_sigmoidf(a.b[h]));
+		if (lane == 0)
+			gate[1] = beta;
+	}
+	__syncthreads();
+	if (rows == 0)
+		return; /* a whole warp; there is no barrier below */
+	const float decay = gate[0], beta = gate[1];
+PLUMB_UNROLL
+	for (int i = 0; i < Steps; i++) {
+		const float4 key = normed[0][i * 32 + lane], query = normed[1][i * 32 + lane];
+		k[4 * i] = key.x, k[4 * i + 1] = key.y, k[4 * i + 2] = key.z, k[4 * i + 3] = key.w;
+		q[4 * i] = query.x, q[4 * i + 1] = query.y, q[4 * i + 2] = query.z, q[4 * i + 3] = query.w;
+	}
 PLUMB_UNROLL
 	for (int r = 0; r < Rows; r++) {
 PLUMB_UNROLL
 		for (int i = 0; i < PER_LANE * Steps; i++)
-			s[r][i] = s[r][i] * head.decay;
+			s[r][i] = s[r][i] * decay;
 		part_products<Steps>(part, s[r], k, acc[r]);
 	}
-	warp_trees<Rows>(acc, sum);
+	const float held = warp_trees<Rows>(acc);
 PLUMB_UNROLL
 	for (int r = 0; r < Rows; r++) {
-		const float delta = (v[r] - sum[r]) * head.beta;
+		const float sum = __shfl_sync(PLUMB_FULL_WARP, held, lane_of_row<Rows>(r));
+		const float delta = (__shfl_sync(PLUMB_FULL_WARP, v, r) - sum) * beta;
 PLUMB_UNROLL
 		for (int i = 0; i < PER_LANE * Steps; i++)
 			s[r][i] = fmaf(k[i], delta, s[r][i]);
@@ -270,11 +350,10 @@ PLUMB_UNROLL
 			store_state<Format, Steps>(state + r * row_bytes, part, state_vector, s[r]);
 		part_products<Steps>(part, s[r], q, acc[r]);
 	}
-	warp_trees<Rows>(acc, sum);
-PLUMB_UNROLL
-	for (int r = 0; r < Rows; r++)
-		if (lane == r && r < rows)
-			a.o[h * a.value_dim + i0 + r] = plumb_rne(a.bf16, sum[r]);
+	const float sum = warp_trees<Rows>(acc);
+	const int r = plumb_sum_of_lane<Rows>();
+	if (lane < Rows && r < rows)
+		a.o[h * a.value_dim + i0 + r] = plumb_rne(a.bf16, sum);
 }
 
 /* Any Dk: a row a warp, two passes over it. The second pass repeats the first one's decay product, to the same bits. */
@@ -284,9 +363,16 @@ static __global__ void __launch_bounds__(32 * RECURRENCE_WARPS)
 {
 	const int lane = threadIdx.x % 32;
 	const int64_t row = static_cast<int64_t>(blockIdx.x) * RECURRENCE_WARPS + threadIdx.x / 32;
+	plumb_grid_dependency_wait();
+	plumb_grid_launch_dependents();
 	if (row >= a.value_heads * a.value_dim)
 		return;
-	const struct head head = head_of(a, row / a.value_dim);
+	const int64_t h = row / a.value_dim;
+	const struct head head = head_of(a, h);
+	const float step = a.a[h] + plumb_stored_value(a.dt_bias_format, a.dt_bias, h);
+	const float rate = plumb_expf(plumb_stored_value(a.a_log_format, a.a_log, h));
+	const float decay = plumb_expf(-(rate * plumb_softplusf(step)));
+	const float beta = plumb_rne(a.bf16, plumb_sigmoidf(a.b[h]));
 	const float q_length = sqrtf(plumb_warp_dot<PER_LANE>(head.q, head.q, a.key_dim) + 1e-6f);
 	const float k_length = sqrtf(plumb_warp_dot<PER_LANE>(head.k, head.k, a.key_dim) + 1e-6f);
 	unsigned char *const s =
@@ -297,9 +383,9 @@ static __global__ void __launch_bounds__(32 * RECURRENCE_WARPS)
 PLUMB_UNROLL
 		for (int j = 0; j < PER_LANE; j++)
 			if (i + j < a.key_dim)
-				acc[j] = fmaf(state_get<Format>(s, i + j) * head.decay,
+				acc[j] = fmaf(state_get<Format>(s, i + j) * decay,
 					head.k[i + j] / k_length, acc[j]);
-	const float delta = (head.v[row % a.value_dim] - plumb_warp_tree<PER_LANE>(acc)) * head.beta;
+	const float delta = (head.v[row % a.value_dim] - plumb_warp_tree<PER_LANE>(acc)) * beta;
 PLUMB_UNROLL
 	for (int j = 0; j < PER_LANE; j++)
 		acc[j] = 0.0f;
@@ -307,7 +393,7 @@ PLUMB_UNROLL
 PLUMB_UNROLL
 		for (int j = 0; j < PER_LANE; j++)
 			if (i + j < a.key_dim) {
-				const float decayed = state_get<Format>(s, i + j) * head.decay;
+				const float decayed = state_get<Format>(s, i + j) * decay;
 				const float updated = fmaf(head.k[i + j] / k_length, delta, decayed);
 				state_put<Format>(s, i + j, updated);
 				acc[j] = fmaf(updated, head.q[i + j] / q_length / a.root, acc[j]);
@@ -330,12 +416,12 @@ template <int Format> static int recurrence_launch(const struct plumb_gdn_recurr
 	const int64_t blocks = (launch->value_heads * launch->value_dim + RECURRENCE_WARPS - 1) / RECURRENCE_WARPS;
 
 	if (launch->key_dim <= PLUMB_HEAD_LANES)
-		return PLUMB_LAUNCH(
-			(gdn_recurrence_kernel<Format, 1, 8>), recurrence_blocks(launch, 8), threads, 0, stream, *launch);
+		return PLUMB_LAUNCH_DEPENDENT(
+			(gdn_recurrence_kernel<Format, 1, RECURRENCE_ROWS>), recurrence_blocks(launch, RECURRENCE_ROWS), threads, 0, stream, *launch);
 	if (launch->key_dim <= 2 * PLUMB_HEAD_LANES)
-		return PLUMB_LAUNCH(
-			(gdn_recurrence_kernel<Format, 2, 4>), recurrence_blocks(launch, 4), threads, 0, stream, *launch);
-	return PLUMB_LAUNCH(
+		return PLUMB_LAUNCH_DEPENDENT(
+			(gdn_recurrence_kernel<Format, 2, RECURRENCE_ROWS>), recurrence_blocks(launch, RECURRENCE_ROWS), threads, 0, stream, *launch);
+	return PLUMB_LAUNCH_DEPENDENT(
 		(gdn_recurrence_long_kernel<Format>), static_cast<unsigned>(blocks), threads, 0, stream, *launch);
 }
 
@@ -351,23 +437,57 @@ extern "C" int PLUMB_LAUNCHER(gdn_recurrence)(const struct plumb_gdn_recurrence_
 	}
 }
 
-/* A warp a head. One warp a block, so that 48 heads are on 48 processors. */
+static __device__ __forceinline__ float norm_gate(
+	const struct plumb_gdn_norm_gate_launch &a, float o, float r, float norm, float z)
+{
+	const float n = plumb_rne(a.bf16, o * r);
+	const float t = plumb_rne(a.bf16, norm * n);
+	return plumb_rne(a.bf16, t * (a.silu ? plumb_siluf(z) : plumb_sigmoidf(z)));
+}
+
+/* Heads of up to 128, a warp each: a lane holds the four neighbours whose squares it sums, and asks for all at once. */
 static __global__ void __launch_bounds__(32) gdn_norm_gate_kernel(struct plumb_gdn_norm_gate_launch a)
+{
+	const int64_t h = blockIdx.x, first = threadIdx.x * PER_LANE;
+	const struct lane_part<1> part = part_of<1>(a.head_dim);
+	const uintptr_t addresses =
+		reinterpret_cast<uintptr_t>(a.o) | reinterpret_cast<uintptr_t>(a.z) | reinterpret_cast<uintptr_t>(a.out);
+	const bool vector = a.head_dim % PER_LANE == 0 && addresses % 16 == 0;
+	float o[PER_LANE], z[PER_LANE], norm[PER_LANE], gate[PER_LANE], acc[PER_LANE];
+
+	plumb_stored_values<PER_LANE>(a.format, a.norm, first, part.live[0], norm);
+	plumb_grid_dependency_wait();
+	plumb_grid_launch_dependents();
+	load_part<1>(a.o + h * a.head_dim, part, vector, o);
+	load_part<1>(a.z + h * a.head_dim, part, vector, z);
+	part_products<1>(part, o, o, acc);
+	const float sum = plumb_warp_tree<PER_LANE>(acc);
+	const float r = plumb_rsqrtf(sum / static_cast<float>(a.head_dim) + a.eps);
+PLUMB_UNROLL
+	for (int j = 0; j < PER_LANE; j++)
+		gate[j] = norm_gate(a, o[j], r, norm[j], z[j]);
+	store_part(a.out + h * a.head_dim, part, vector, gate);
+}
+
+/* Heads of any size. */
+static __global__ void __launch_bounds__(32) gdn_norm_gate_long_kernel(struct plumb_gdn_norm_gate_launch a)
 {
 	const int64_t h = blockIdx.x;
 	const float *const o = a.o + h * a.head_dim, *const z = a.z + h * a.head_dim;
+
+	plumb_grid_dependency_wait();
+	plumb_grid_launch_dependents();
 	const float sum = plumb_warp_dot<PER_LANE>(o, o, a.head_dim);
 	const float r = plumb_rsqrtf(sum / static_cast<float>(a.head_dim) + a.eps);
-
-	for (int64_t i = threadIdx.x; i < a.head_dim; i += 32) {
-		const float n = plumb_rne(a.bf16, o[i] * r);
-		const float t = plumb_rne(a.bf16, plumb_stored_value(a.format, a.norm, i) * n);
-		const float gate = a.silu ? plumb_siluf(z[i]) : plumb_sigmoidf(z[i]);
-		a.out[h * a.head_dim + i] = plumb_rne(a.bf16, t * gate);
-	}
+	for (int64_t i = threadIdx.x; i < a.head_dim; i += 32)
+		a.out[h * a.head_dim + i] = norm_gate(a, o[i], r, plumb_stored_value(a.format, a.norm, i), z[i]);
 }
 
 extern "C" int PLUMB_LAUNCHER(gdn_norm_gate)(const struct plumb_gdn_norm_gate_launch *launch, void *stream)
 {
-	return PLUMB_LAUNCH(gdn_norm_gate_kernel, static_cast<unsigned>(launch->heads), 32, 0, stream, *launch);
+	if (launch->head_dim <= PLUMB_HEAD_LANES)
+		return PLUMB_LAUNCH_DEPENDENT(
+			gdn_norm_gate_kernel, static_cast<unsigned>(launch->heads), 32, 0, stream, *launch);
+	return PLUMB_LAUNCH_DEPENDENT(
+		gdn_norm_gate_long_kernel, static_cast<unsigned>(launch->heads), 32, 0, stream, *launch);
 }

@@ -7,10 +7,9 @@
 typedef unsigned long long key_cell; /* the 64-bit type of the atomics */
 
 enum {
-	ARGMAX_THREADS = 256,
+	ARGMAX_THREADS = 512,
 	ARGMAX_WARPS = ARGMAX_THREADS / 32,
-	ARGMAX_EACH = 4, /* logits a thread, all loads in flight: 243 blocks at the released vocabulary */
-	ROW_THREADS = 128,
+	ARGMAX_EACH = 4, /* logits a thread, all loads in flight: 122 blocks at the released vocabulary */
 };
 
 static __device__ __forceinline__ key_cell logit_key(float logit, int64_t index)
@@ -25,22 +24,18 @@ static __device__ __forceinline__ key_cell logit_key(float logit, int64_t index)
 	return static_cast<key_cell>(order) << 32 | ~static_cast<uint32_t>(index);
 }
 
-static __global__ void argmax_clear_kernel(key_cell *key, int64_t rows)
-{
-	const int64_t t = blockIdx.x * static_cast<int64_t>(ROW_THREADS) + threadIdx.x;
-
-	if (t < rows)
-		key[t] = 0;
-}
-
+/* The last block to arrive reads the winner and leaves the cell and the counter zero. */
 static __global__ void __launch_bounds__(ARGMAX_THREADS) argmax_kernel(
-	const float *logits, int64_t vocab, key_cell *key)
+	const float *logits, int64_t vocab, struct plumb_argmax_cell *cell, int32_t *token)
 {
 	PLUMB_SHARED(key_cell, of_warp, ARGMAX_WARPS);
 	const int64_t first = blockIdx.x * static_cast<int64_t>(ARGMAX_THREADS * ARGMAX_EACH) + threadIdx.x;
+	key_cell *const key = reinterpret_cast<key_cell *>(&cell->key);
 	float logit[ARGMAX_EACH];
 	key_cell best = 0;
 
+	plumb_grid_dependency_wait();
+	plumb_grid_launch_dependents();
 PLUMB_UNROLL
 	for (int j = 0; j < ARGMAX_EACH; j++) {
 		const int64_t i = first + j * ARGMAX_THREADS;
@@ -55,20 +50,18 @@ PLUMB_UNROLL
 	if (threadIdx.x % 32 == 0)
 		of_warp[threadIdx.x / 32] = best;
 	__syncthreads();
-	if (threadIdx.x == 0) {
-		for (int w = 1; w < ARGMAX_WARPS; w++)
-			best = max(best, of_warp[w]);
-		if (best)
-			atomicMax(key, best);
-	}
-}
-
-static __global__ void argmax_token_kernel(const key_cell *key, int64_t rows, int32_t *token)
-{
-	const int64_t t = blockIdx.x * static_cast<int64_t>(ROW_THREADS) + threadIdx.x;
-
-	if (t < rows)
-		token[t] = key[t] ? static_cast<int32_t>(~static_cast<uint32_t>(key[t])) : -1;
+	if (threadIdx.x != 0)
+		return;
+	for (int w = 1; w < ARGMAX_WARPS; w++)
+		best = max(best, of_warp[w]);
+	atomicMax(key, best);
+	__threadfence();
+	if (atomicAdd(&cell->arrived, 1u) + 1 != gridDim.x)
+		return;
+	__threadfence();
+	best = atomicExch(key, static_cast<key_cell>(0));
+	*token = best ? static_cast<int32_t>(~static_cast<uint32_t>(best)) : -1;
+	cell->arrived = 0;
 }
 
 static unsigned blocks_of(int64_t count, int64_t each)
@@ -76,20 +69,9 @@ static unsigned blocks_of(int64_t count, int64_t each)
 	return static_cast<unsigned>((count + each - 1) / each);
 }
 
-extern "C" int PLUMB_LAUNCHER(argmax_clear)(uint64_t *key, int64_t rows, void *stream)
+extern "C" int PLUMB_LAUNCHER(argmax)(
+	const float *logits, int64_t vocab, struct plumb_argmax_cell *cell, int32_t *token, void *stream)
 {
-	return PLUMB_LAUNCH(argmax_clear_kernel, blocks_of(rows, ROW_THREADS), ROW_THREADS, 0, stream,
-		reinterpret_cast<key_cell *>(key), rows);
-}
-
-extern "C" int PLUMB_LAUNCHER(argmax)(const float *logits, int64_t vocab, uint64_t *key, void *stream)
-{
-	return PLUMB_LAUNCH(argmax_kernel, blocks_of(vocab, ARGMAX_THREADS * ARGMAX_EACH), ARGMAX_THREADS, 0, stream,
-		logits, vocab, reinterpret_cast<key_cell *>(key));
-}
-
-extern "C" int PLUMB_LAUNCHER(argmax_token)(const uint64_t *key, int64_t rows, int32_t *token, void *stream)
-{
-	return PLUMB_LAUNCH(argmax_token_kernel, blocks_of(rows, ROW_THREADS), ROW_THREADS, 0, stream,
-		reinterpret_cast<const key_cell *>(key), rows, token);
+	return PLUMB_LAUNCH_DEPENDENT(argmax_kernel, blocks_of(vocab, ARGMAX_THREADS * ARGMAX_EACH), ARGMAX_THREADS, 0,
+		stream, logits, vocab, cell, token);
 }

@@ -11,13 +11,14 @@
 
 #include "kernels/launcher.h"
 
-/* key[t] = 0. key: (rows). */
-PLUMB_DECLARE_LAUNCHER(argmax_clear, uint64_t *key, int64_t rows, void *stream);
+/* Where the blocks of a launch meet: zero before the first launch, and left zero. */
+struct plumb_argmax_cell {
+	uint64_t key;
+	uint32_t arrived, unused;
+};
 
-/* Raise *key to the largest key of one row of logits (V). */
-PLUMB_DECLARE_LAUNCHER(argmax, const float *logits, int64_t vocab, uint64_t *key, void *stream);
-
-/* token[t] = the index in key[t], or -1. key, token: (rows). */
-PLUMB_DECLARE_LAUNCHER(argmax_token, const uint64_t *key, int64_t rows, int32_t *token, void *stream);
+/* *token = the index of the winner of one row of logits (V), or -1. */
+PLUMB_DECLARE_LAUNCHER(argmax, const float *logits, int64_t vocab, struct plumb_argmax_cell *cell, int32_t *token,
+	void *stream);
 
 #endif

@@ -94,6 +94,51 @@ PLUMB_UNROLL
 		w[j] = j < count ? plumb_paged_value(cache, row, k + j) : 0.0f;
 }
 
+/* 8 neighbouring stored values as they lie in memory: what is under way before anything is decoded. Format: of a cache,
+ * rows aligned. */
+struct plumb_raw {
+	uint4 lo, hi; /* hi: f32 */
+};
+
+template <int Format> static __device__ __forceinline__ struct plumb_raw plumb_raw_load(const void *row, int64_t k)
+{
+	struct plumb_raw raw = {{0, 0, 0, 0}, {0, 0, 0, 0}};
+	if (Format == PLUMB_F32) {
+		const float *p = static_cast<const float *>(row) + k;
+		raw.lo = plumb_load_stream(PLUMB_AS(const uint4, p));
+		raw.hi = plumb_load_stream(PLUMB_AS(const uint4, p + 4));
+	} else if (Format == PLUMB_CACHE_FP8) {
+		const uint2 codes =
+			plumb_load_stream(PLUMB_AS(const uint2, static_cast<const unsigned char *>(row) + k));
+		raw.lo.x = codes.x, raw.lo.y = codes.y;
+	} else {
+		raw.lo = plumb_load_stream(PLUMB_AS(const uint4, static_cast<const uint16_t *>(row) + k));
+	}
+	return raw;
+}
+
+template <int Format>
+static __device__ __forceinline__ void plumb_raw_values(
+	const struct plumb_raw &raw, float scale, float (&w)[PLUMB_KEY_COLUMNS])
+{
+	const uint32_t word[8] = {raw.lo.x, raw.lo.y, raw.lo.z, raw.lo.w, raw.hi.x, raw.hi.y, raw.hi.z, raw.hi.w};
+	if (Format == PLUMB_CACHE_FP8) {
+		plumb_e4m3_values(word[0], w);
+		plumb_e4m3_values(word[1], w + 4);
+	}
+PLUMB_UNROLL
+	for (int j = 0; j < PLUMB_KEY_COLUMNS; j++) {
+		if (Format == PLUMB_F32)
+			w[j] = __uint_as_float(word[j]);
+		else if (Format == PLUMB_CACHE_FP8)
+			w[j] = w[j] * scale;
+		else if (Format == PLUMB_F16)
+			w[j] = plumb_f16_value(static_cast<uint16_t>(word[j / 2] >> j % 2 * 16));
+		else
+			w[j] = __uint_as_float(j % 2 ? word[j / 2] & 0xffff0000u : word[j / 2] << 16);
+	}
+}
+
 /* The same of a binary32 vector that many warps read: it stays in L1. */
 static __device__ __forceinline__ void plumb_load_vector(
 	const float *x, int64_t k, int count, bool aligned, float (&v)[PLUMB_KEY_COLUMNS])

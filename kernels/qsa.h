@@ -43,8 +43,8 @@ PLUMB_DECLARE_LAUNCHER(qsa_heads, const struct plumb_qsa_heads *a, void *stream)
 /* Scores of all blocks; -inf past the complete ones. */
 PLUMB_DECLARE_LAUNCHER(qsa_score, const struct plumb_qsa_blocks *a, void *stream);
 
-/* block[0..count-1] = the min(budget, complete blocks) best, ascending; the rest of block (budget) = -1. */
-PLUMB_DECLARE_LAUNCHER(qsa_select, const int32_t *position, int64_t token, const float *score, int32_t block_tokens,
-	int32_t budget, int32_t *block, int32_t *count, void *stream);
+/* score: (blocks), NB. block[0..count-1] = the min(budget, complete blocks) best, ascending; the rest of block (budget) = -1. */
+PLUMB_DECLARE_LAUNCHER(qsa_select, const int32_t *position, int64_t token, const float *score, int32_t blocks,
+	int32_t block_tokens, int32_t budget, int32_t *block, int32_t *count, void *stream);
 
 #endif

@@ -17,9 +17,11 @@
 /* The loop behind it is unrolled, or is not, by nvcc; other compilers decide for themselves. */
 #ifdef __CUDACC__
 #define PLUMB_UNROLL _Pragma("unroll")
+#define PLUMB_UNROLL_8 _Pragma("unroll 8")
 #define PLUMB_NO_UNROLL _Pragma("unroll 1")
 #else
 #define PLUMB_UNROLL
+#define PLUMB_UNROLL_8
 #define PLUMB_NO_UNROLL
 #endif
 
@@ -36,6 +38,43 @@ PLUMB_UNROLL
 		for (int j = 0; j < PerLane; j += 2 * width)
 			t[j] = t[j] + t[j + width];
 	return plumb_warp_sum(t[0]);
+}
+
+/* The sums over groups of Lanes neighbouring lanes of Count values a lane, each added as by plumb_warp_sum: a lane gets that
+ * of value plumb_sum_of_lane<Count>(). Both are powers of 2, Count up to Lanes. At distance d a lane keeps half of what it
+ * has and hands over the rest, so that Count sums need about Count shuffles, not 5 * Count. v is used up. */
+template <int Count, int Lanes> static __device__ __forceinline__ float plumb_group_sums(float (&v)[Count])
+{
+PLUMB_UNROLL
+	for (int level = 0; level < 5; level++) {
+		const int half = Count >> (level + 1), offset = 1 << level;
+		const bool upper = threadIdx.x & offset;
+PLUMB_UNROLL
+		for (int j = 0; j < Count / 2; j++)
+			if (j < half) { /* known to the compiler: v stays in registers */
+				const float given =
+					__shfl_xor_sync(PLUMB_FULL_WARP, upper ? v[j] : v[j + half], offset);
+				v[j] = (upper ? v[j + half] : v[j]) + given;
+			}
+	}
+PLUMB_UNROLL
+	for (int offset = Count; offset < Lanes; offset *= 2)
+		v[0] = v[0] + __shfl_xor_sync(PLUMB_FULL_WARP, v[0], offset);
+	return v[0];
+}
+
+template <int Count> static __device__ __forceinline__ float plumb_warp_sums(float (&v)[Count])
+{
+	return plumb_group_sums<Count, 32>(v);
+}
+
+template <int Count> static __device__ __forceinline__ int plumb_sum_of_lane(void)
+{
+	int index = 0;
+PLUMB_UNROLL
+	for (int level = 0; level < 5; level++)
+		index += threadIdx.x >> level & 1 ? Count >> (level + 1) : 0;
+	return index;
 }
 
 /* The upper levels of strided(256) when thread i of 256 holds accumulator i: the sums of its 8 warps, in partial. */
@@ -104,6 +143,27 @@ static __device__ __forceinline__ float plumb_stored_value(int format, const voi
 	default:
 		return plumb_bf16_to_f32(static_cast<const uint16_t *>(data)[i]);
 	}
+}
+
+/* Values first .. first + count - 1, at most Count: the format is asked once, so that the loads go out together. The rest
+ * is 0. */
+template <int Count>
+static __device__ __forceinline__ void plumb_stored_values(
+	int format, const void *data, int64_t first, int64_t count, float (&x)[Count])
+{
+	if (format == PLUMB_F32) {
+PLUMB_UNROLL
+		for (int j = 0; j < Count; j++)
+			x[j] = j < count ? static_cast<const float *>(data)[first + j] : 0.0f;
+		return;
+	}
+	uint16_t code[Count];
+PLUMB_UNROLL
+	for (int j = 0; j < Count; j++)
+		code[j] = j < count ? static_cast<const uint16_t *>(data)[first + j] : static_cast<uint16_t>(0);
+PLUMB_UNROLL
+	for (int j = 0; j < Count; j++) /* code 0 is +0 in both */
+		x[j] = format == PLUMB_F16 ? plumb_f16_to_f32(code[j]) : plumb_bf16_to_f32(code[j]);
 }
 
 /* rne of the contracts: the policy's rounding. */

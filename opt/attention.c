@@ -11,7 +11,7 @@
 #include "opt/matrix.h"
 #include "opt/opt.h"
 
-enum { SCORES, PARTIAL }; /* scratch slots of attn_decode */
+enum { SCORES, TILES, PARTIAL }; /* scratch slots of attn_decode */
 
 int attn_in_proj_opt(const struct plumb_env *env, const void *args)
 {
@@ -92,6 +92,7 @@ int attn_decode_opt(const struct plumb_env *env, const void *args)
 	const struct plumb_config *cfg = env->cfg;
 	int64_t width = cfg->q_heads * cfg->head_dim, most = list_most(env);
 	int64_t chunks = (most + PLUMB_ATTN_CHUNK - 1) / PLUMB_ATTN_CHUNK;
+	int64_t tiles = (most + PLUMB_ATTN_TILE - 1) / PLUMB_ATTN_TILE;
 	int status = check_size(env, most);
 
 	if (status != PLUMB_OK)
@@ -104,13 +105,15 @@ int attn_decode_opt(const struct plumb_env *env, const void *args)
 		.kv_heads = cfg->kv_heads,
 		.head_dim = cfg->head_dim,
 		.block_tokens = cfg->block_tokens,
+		.budget = (int32_t)cfg->block_budget,
 		.most = (int32_t)most,
 		.scale = (float)(1.0 / sqrt((double)cfg->head_dim)),
 		.bf16 = env->policy == PLUMB_POLICY_BF16,
 		.weight = plumb_device_scratch(env, SCORES, (size_t)(cfg->q_heads * most) * sizeof(float)),
+		.tile = plumb_device_scratch(env, TILES, (size_t)(cfg->q_heads * tiles * 2) * sizeof(float)),
 		.partial = plumb_device_scratch(env, PARTIAL, (size_t)(chunks * width) * sizeof(float)),
 	};
-	if (!launch.weight || !launch.partial)
+	if (!launch.weight || !launch.tile || !launch.partial)
 		return PLUMB_BAD_INPUT;
 	for (int64_t t = 0; t < a->T && status == PLUMB_OK; t++) {
 		launch.token = t;
@@ -119,8 +122,6 @@ int attn_decode_opt(const struct plumb_env *env, const void *args)
 		launch.count = a->count + t;
 		launch.o = a->o + t * width;
 		status = PLUMB_RUN(env, attn_score, &launch);
-		if (status == PLUMB_OK)
-			status = PLUMB_RUN(env, attn_softmax, &launch);
 		if (status == PLUMB_OK)
 			status = PLUMB_RUN(env, attn_weighted, &launch);
 		if (status == PLUMB_OK)

@@ -18,12 +18,12 @@ int argmax_opt(const struct plumb_env *env, const void *args)
 {
 	const struct plumb_argmax *a = args;
 	int64_t V = env->cfg->vocab;
-	uint64_t *key = plumb_device_scratch(env, 0, (size_t)a->T * sizeof *key); /* (T) */
-	int status = key ? PLUMB_RUN(env, argmax_clear, key, a->T) : PLUMB_BAD_INPUT;
+	/* counters are as aligned as any memory of the device */
+	struct plumb_argmax_cell *cell =
+		(void *)plumb_device_counters(env, sizeof *cell / sizeof(uint32_t));
+	int status = cell ? PLUMB_OK : PLUMB_BAD_INPUT;
 
 	for (int64_t t = 0; t < a->T && status == PLUMB_OK; t++)
-		status = PLUMB_RUN(env, argmax, a->logits + t * V, V, key + t);
-	if (status == PLUMB_OK)
-		status = PLUMB_RUN(env, argmax_token, key, a->T, a->token);
+		status = PLUMB_RUN(env, argmax, a->logits + t * V, V, cell, a->token + t);
 	return status;
 }

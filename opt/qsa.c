@@ -92,7 +92,7 @@ int qsa_select_opt(const struct plumb_env *env, const void *args)
 	int status = check_blocks(env, "qsa_select", NB);
 
 	for (int64_t t = 0; t < a->T && status == PLUMB_OK; t++)
-		status = PLUMB_RUN(env, qsa_select, a->position, t, a->score + t * NB, (int32_t)B, (int32_t)N,
+		status = PLUMB_RUN(env, qsa_select, a->position, t, a->score + t * NB, (int32_t)NB, (int32_t)B, (int32_t)N,
 			a->block + t * N, a->count + t);
 	return status;
 }

@@ -89,6 +89,7 @@ struct attend {
 	int64_t *list;              /* (most) */
 	float *row;                 /* (Hkv*Dh) */
 	struct plumb_ball *s;       /* (most) scores, exponentials, weights */
+	struct plumb_ball *term;    /* (most) of their sum */
 	struct plumb_ball *q, *key; /* (Dh) */
 	double *sum;                /* (4, Dh) value, size, error, spread of the outputs */
 };
@@ -98,10 +99,11 @@ static bool attend_open(int64_t most, int64_t width, int64_t Dh, struct attend *
 	w->list = malloc((size_t)most * sizeof *w->list);
 	w->row = malloc((size_t)width * sizeof *w->row);
 	w->s = malloc((size_t)most * sizeof *w->s);
+	w->term = malloc((size_t)most * sizeof *w->term);
 	w->q = malloc((size_t)Dh * sizeof *w->q);
 	w->key = malloc((size_t)Dh * sizeof *w->key);
 	w->sum = malloc((size_t)(4 * Dh) * sizeof *w->sum);
-	return w->list && w->row && w->s && w->q && w->key && w->sum;
+	return w->list && w->row && w->s && w->term && w->q && w->key && w->sum;
 }
 
 static void attend_close(struct attend *w)
@@ -109,6 +111,7 @@ static void attend_close(struct attend *w)
 	free(w->list);
 	free(w->row);
 	free(w->s);
+	free(w->term);
 	free(w->q);
 	free(w->key);
 	free(w->sum);
@@ -129,7 +132,15 @@ static void attend(const struct plumb_env *env, const struct plumb_attn_decode *
 		struct plumb_ball dot = bound_dot(w->q, w->key, Dh, plumb_strided_depth(Dh, PLUMB_ROW_LANES));
 		w->s[j] = ball_rne(env, ball_mul(ball_rne(env, dot), scale));
 	}
-	struct plumb_ball sum = bound_exponentials(w->s, n);
+	double highest = -HUGE_VAL, lowest = HUGE_VAL;
+	for (int64_t j = 0; j < n; j++) {
+		highest = fmax(highest, w->s[j].value + w->s[j].error);
+		lowest = fmin(lowest, w->s[j].value - w->s[j].error);
+	}
+	(void)bound_exponentials(w->s, n);
+	/* below -104 an exponential is 0 whatever the rounding was */
+	struct plumb_ball sum = bound_tiled_sum(
+		w->s, 0x1p-24 * fmin(highest - lowest, 104.0), n, PLUMB_ATTN_TILE, w->term);
 	memset(w->sum, 0, (size_t)(4 * Dh) * sizeof *w->sum);
 	for (int64_t j = 0; j < n; j++) {
 		struct plumb_ball p = ball_rne(env, ball_div(w->s[j], sum));

@@ -175,6 +175,22 @@ struct plumb_ball bound_exponentials(struct plumb_ball *s, int64_t n)
 	return bound_sum(s, n, plumb_strided_depth(n, PLUMB_ROW_LANES));
 }
 
+struct plumb_ball bound_tiled_sum(const struct plumb_ball *e, double argument, int64_t n, int tile, struct plumb_ball *term)
+{
+	int64_t tiles = (n + tile - 1) / tile;
+	int depth = plumb_strided_depth(n < tile ? n : tile, tile) + plumb_strided_depth(tiles, tile);
+
+	for (int64_t i = 0; i < n; i++) {
+		double more = e[i].value * expm1(argument) + 2.0 * half_ulp(e[i].value) * ULP_EXP + 0x1p-149;
+		term[i] = e[i];
+		if (tiles > 1) {
+			term[i].error += more;
+			term[i].spread = root_of_squares(term[i].spread, more);
+		}
+	}
+	return bound_sum(term, n, depth);
+}
+
 float bound_cached(const struct plumb_cache *cache, float value)
 {
 	float stored; /* no format is wider */

@@ -40,6 +40,13 @@ void bound_rope(const struct plumb_env *env, const struct plumb_ball *x, const f
  * two of these, so only what it does to the rounding of s[i] - max is counted. */
 struct plumb_ball bound_exponentials(struct plumb_ball *s, int64_t n);
 
+/* The same exponentials summed in tiles, each relative to its own maximum: strided(tile) in a tile, and strided(tile) over
+ * the tiles' sums by fmaf with exp(maximum of the tile - max). Against e, which bound_exponentials made, a term has passed
+ * one exponential and one rounding of a difference more; argument: the most that rounding can be. With one tile the factor
+ * is exp(0), 1. term: (n) scratch. */
+struct plumb_ball bound_tiled_sum(
+        const struct plumb_ball *e, double argument, int64_t n, int tile, struct plumb_ball *term);
+
 /* Stored values as balls, a small weight decoded, memory: malloc'ed, or NULL with env->err set. */
 struct plumb_ball *bound_balls(const struct plumb_env *env, const float *x, int64_t n);
 struct plumb_ball *bound_scratch(const struct plumb_env *env, int64_t n);

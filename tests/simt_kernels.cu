@@ -625,6 +625,63 @@ extern "C" int PLUMB_LAUNCHER(test_dependent)(SIMT_ARGUMENTS)
 
 /* ---- reported ---- */
 
+static __global__ void dependent_exit_kernel(KERNEL_ARGUMENTS)
+{
+	UNUSED(scratch);
+	if (threadIdx.x == 9)
+		return;
+	plumb_grid_dependency_wait();
+	out[thread_in_grid()] = in[0];
+}
+extern "C" int PLUMB_LAUNCHER(test_dependent_exit)(SIMT_ARGUMENTS)
+{
+	return PLUMB_LAUNCH_DEPENDENT(dependent_exit_kernel, 2, 64, 0, stream, in, out, scratch);
+}
+
+/* Blocks of a cluster read each other's shared memory. Leaves: block 2 does not wait for its readers. */
+static __device__ void read_cluster(KERNEL_ARGUMENTS, bool leaves)
+{
+	UNUSED(scratch);
+	PLUMB_SHARED_2D(unsigned, mine, 2, 64);
+	plumb_grid_dependency_wait();
+	mine[1][threadIdx.x] = in[thread_in_grid()];
+	plumb_cluster_sync();
+	if (leaves && blockIdx.x == 2)
+		return;
+	unsigned sum = 0;
+	for (unsigned b = 0; b < gridDim.x; b++)
+		sum = sum * 3u + plumb_cluster_shared(mine[1] + 3, b)[static_cast<int>(threadIdx.x) % 61];
+	out[thread_in_grid()] = sum;
+	plumb_cluster_sync();
+}
+
+static __global__ void cluster_kernel(KERNEL_ARGUMENTS)
+{
+	read_cluster(in, out, scratch, false);
+}
+extern "C" int PLUMB_LAUNCHER(test_cluster)(SIMT_ARGUMENTS)
+{
+	return PLUMB_LAUNCH_CLUSTER(cluster_kernel, 4, 64, 0, stream, in, out, scratch);
+}
+
+static __global__ void cluster_exit_kernel(KERNEL_ARGUMENTS)
+{
+	read_cluster(in, out, scratch, true);
+}
+extern "C" int PLUMB_LAUNCHER(test_cluster_exit)(SIMT_ARGUMENTS)
+{
+	return PLUMB_LAUNCH_CLUSTER(cluster_exit_kernel, 4, 64, 0, stream, in, out, scratch);
+}
+
+static __global__ void cluster_plain_kernel(KERNEL_ARGUMENTS)
+{
+	read_cluster(in, out, scratch, false);
+}
+extern "C" int PLUMB_LAUNCHER(test_cluster_plain)(SIMT_ARGUMENTS)
+{
+	return PLUMB_LAUNCH_COOPERATIVE(cluster_plain_kernel, 4, 64, 0, stream, in, out, scratch);
+}
+
 static __global__ void barrier_exit_kernel(KERNEL_ARGUMENTS)
 {
 	UNUSED(scratch);

@@ -38,7 +38,8 @@
 	X(initialised)                                                                                                 \
 	X(chain)                                                                                                       \
 	X(arithmetic)                                                                                                  \
-	X(dependent)
+	X(dependent)                                                                                                   \
+	X(cluster)
 
 /* Wrong kernels whose bits differ for some seed, each next to the right kernel whose bits it should give, and the
  * number of the 50 seeds of the test that must show it. uninitialised hides a NaN, so only the finite poison of odd
@@ -84,7 +85,10 @@
 	X(spin_forever)                                                                                                \
 	X(grid_barrier_exit)                                                                                           \
 	X(grid_barrier_plain)                                                                                          \
-	X(grid_barrier_mixed)
+	X(grid_barrier_mixed)                                                                                          \
+	X(dependent_exit)                                                                                              \
+	X(cluster_exit)                                                                                                \
+	X(cluster_plain)
 
 /* Others: refused, measured, or run in a child process. */
 #define SIMT_OTHER(X)                                                                                                  \

@@ -279,10 +279,28 @@ static inline void plumb_grid_sync(unsigned *counter, int line = __builtin_LINE(
 
 static inline void plumb_grid_dependency_wait(void)
 {
+	plumb_simt_dependency_wait();
+}
+
+static inline void plumb_prefetch(const void *)
+{
 }
 
 static inline void plumb_grid_launch_dependents(void)
 {
+}
+
+static inline void plumb_cluster_sync(int line = __builtin_LINE())
+{
+	unsigned counter = 0;
+	plumb_simt_grid_barrier(&counter, line);
+}
+
+template <typename T> static inline plumb_shared<T> plumb_cluster_shared(plumb_shared<T> shared, unsigned block)
+{
+	T *const begin = static_cast<T *>(plumb_simt_shared_of(shared.begin, block));
+
+	return {begin + (shared.at - shared.begin), begin, shared.count, shared.name};
 }
 
 static inline void __threadfence(int line = __builtin_LINE())
@@ -510,22 +528,29 @@ PLUMB_SIMT_EXTREMES(long long)
 PLUMB_SIMT_EXTREMES(unsigned long long)
 
 /* Launch. */
+enum plumb_simt_how { PLUMB_SIMT_PLAIN, PLUMB_SIMT_COOPERATIVE, PLUMB_SIMT_DEPENDENT, PLUMB_SIMT_CLUSTER };
+
 template <typename T> struct plumb_same {
 	typedef T type;
 };
 
 template <typename... Parameters>
-static int plumb_simt_start(bool cooperative, const char *name, void (*kernel)(Parameters...), dim3 grid, dim3 block,
+static int plumb_simt_start(enum plumb_simt_how how, const char *name, void (*kernel)(Parameters...), dim3 grid, dim3 block,
         size_t shared_bytes, void *stream, typename plumb_same<Parameters>::type... arguments)
 {
-	auto call = [&]() { kernel(arguments...); };
+	auto call = [&]() {
+		kernel(arguments...);
+		plumb_simt_dependency_end();
+	};
 	struct plumb_simt_launch launch = {};
 
 	launch.kernel = name;
 	launch.grid = {grid.x, grid.y, grid.z};
 	launch.block = {block.x, block.y, block.z};
 	launch.shared_bytes = shared_bytes;
-	launch.cooperative = cooperative;
+	launch.cooperative = how == PLUMB_SIMT_COOPERATIVE || how == PLUMB_SIMT_CLUSTER;
+	launch.cluster = how == PLUMB_SIMT_CLUSTER;
+	launch.dependent = how == PLUMB_SIMT_DEPENDENT || how == PLUMB_SIMT_CLUSTER;
 #ifdef PLUMB_SIMT_RACE
 	launch.race = 1;
 #endif
@@ -535,10 +560,12 @@ static int plumb_simt_start(bool cooperative, const char *name, void (*kernel)(P
 }
 
 #define PLUMB_LAUNCH(kernel, grid, block, shared_bytes, ...)                                                           \
-	plumb_simt_start(false, #kernel, kernel, grid, block, shared_bytes, __VA_ARGS__)
+	plumb_simt_start(PLUMB_SIMT_PLAIN, #kernel, kernel, grid, block, shared_bytes, __VA_ARGS__)
 #define PLUMB_LAUNCH_COOPERATIVE(kernel, grid, block, shared_bytes, ...)                                               \
-	plumb_simt_start(true, #kernel, kernel, grid, block, shared_bytes, __VA_ARGS__)
+	plumb_simt_start(PLUMB_SIMT_COOPERATIVE, #kernel, kernel, grid, block, shared_bytes, __VA_ARGS__)
 #define PLUMB_LAUNCH_DEPENDENT(kernel, grid, block, shared_bytes, ...)                                                 \
-	plumb_simt_start(false, #kernel, kernel, grid, block, shared_bytes, __VA_ARGS__)
+	plumb_simt_start(PLUMB_SIMT_DEPENDENT, #kernel, kernel, grid, block, shared_bytes, __VA_ARGS__)
+#define PLUMB_LAUNCH_CLUSTER(kernel, grid, block, shared_bytes, ...)                                                   \
+	plumb_simt_start(PLUMB_SIMT_CLUSTER, #kernel, kernel, grid, block, shared_bytes, __VA_ARGS__)
 
 #endif

@@ -171,6 +171,36 @@ void *plumb_simt_shared(const struct plumb_simt_shared_array *array)
 	return block->shared + offset;
 }
 
+void *plumb_simt_shared_of(const void *shared, unsigned number)
+{
+	struct lane *self = plumb_simt_running();
+	struct plumb_simt_pool *pool = self->pool;
+	const struct block *mine = self->warp->block;
+	const struct plumb_simt_shared_array *array = NULL;
+	size_t at = (size_t)((const unsigned char *)shared - mine->shared);
+
+	if (!pool->launch->cluster)
+		FAIL(self, 0, "plumb_cluster_shared in a launch that is not of a cluster");
+	for (unsigned i = 0; i < mine->n_arrays; i++)
+		if (at >= mine->arrays[i].offset && at < mine->arrays[i].offset + mine->arrays[i].array->bytes) {
+			array = mine->arrays[i].array;
+			at -= mine->arrays[i].offset;
+			break;
+		}
+	for (unsigned s = 0; array && s < pool->slots; s++) {
+		const struct block *other = pool->blocks[s];
+
+		if (other->number != number)
+			continue;
+		if (other->ended)
+			FAIL(self, 0, "plumb_cluster_shared: block %u of the cluster has threads that have exited", number);
+		for (unsigned i = 0; i < other->n_arrays; i++)
+			if (other->arrays[i].array == array)
+				return other->shared + other->arrays[i].offset + at;
+	}
+	FAIL(self, 0, "plumb_cluster_shared: block %u of the cluster has no such shared array yet", number);
+}
+
 void plumb_simt_fail_index(const char *name, long long index, size_t count, size_t element_bytes)
 {
 	FAIL(plumb_simt_running(), 0, "shared array %s has %zu elements of %zu bytes, index %lld is out of range", name,

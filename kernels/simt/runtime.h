@@ -30,6 +30,7 @@ struct plumb_simt_block {
 struct plumb_simt_thread {
 	struct plumb_simt_dim index;
 	unsigned lane; /* in its warp */
+	int waited;    /* at plumb_grid_dependency_wait */
 	struct plumb_simt_block *block;
 };
 
@@ -65,6 +66,10 @@ void plumb_simt_grid_barrier(unsigned *counter, int line);
 
 enum plumb_simt_point { PLUMB_SIMT_AT_ATOMIC, PLUMB_SIMT_AT_FENCE, PLUMB_SIMT_AT_BLOCK_FENCE, PLUMB_SIMT_AT_SLEEP };
 
+/* The overlap of launches: nothing overlaps here, but a thread that does not wait is seen. */
+void plumb_simt_dependency_wait(void);
+void plumb_simt_dependency_end(void);
+
 /* A place where the thread may give way to others. */
 void plumb_simt_give_way(enum plumb_simt_point point, int line);
 
@@ -80,6 +85,9 @@ struct plumb_simt_shared_array {
 
 void *plumb_simt_shared(const struct plumb_simt_shared_array *array);
 
+/* What lies at `shared`, a place in an array of the calling block, in another block of the cluster. */
+void *plumb_simt_shared_of(const void *shared, unsigned block);
+
 PLUMB_SIMT_NORETURN void plumb_simt_fail_index(const char *name, long long index, size_t count, size_t element_bytes);
 PLUMB_SIMT_NORETURN void plumb_simt_fail_aligned(const void *address, size_t alignment);
 
@@ -88,6 +96,8 @@ struct plumb_simt_launch {
 	struct plumb_simt_dim grid, block;
 	size_t shared_bytes;
 	int cooperative;
+	int dependent;
+	int cluster; /* the grid is one cluster: it is cooperative, and of up to 8 blocks */
 	int race;                       /* the kernel is of the race build (race.h) */
 	void (*thread)(void *argument); /* runs the kernel once, as plumb_simt_now */
 	void *argument;

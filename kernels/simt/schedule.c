@@ -64,8 +64,10 @@ void plumb_simt_begin_block(struct plumb_simt_pool *pool, struct block *block)
 	block->delayed = false;
 	block->drop_after = pool->drop && plumb_simt_one_in(pool, 2) ? 1 + plumb_simt_chance(pool) % DROP_WITHIN : 0;
 	plumb_simt_choose_late(pool, block);
-	for (unsigned i = 0; i < block->n_threads; i++)
+	for (unsigned i = 0; i < block->n_threads; i++) {
 		block->lanes[i].state = FRESH;
+		block->lanes[i].head.waited = 0;
+	}
 	for (unsigned w = 0; w < block->n_warps; w++) {
 		struct warp *warp = &block->warps[w];
 

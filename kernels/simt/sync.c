@@ -280,6 +280,19 @@ void plumb_simt_grid_barrier(unsigned *counter, int line)
 	plumb_simt_turn(self);
 }
 
+void plumb_simt_dependency_wait(void)
+{
+	plumb_simt_running()->head.waited = 1;
+}
+
+void plumb_simt_dependency_end(void)
+{
+	struct lane *self = plumb_simt_running();
+
+	if (self->pool->launch->dependent && !self->head.waited)
+		FAIL(self, 0, "exits without plumb_grid_dependency_wait, in a dependent launch");
+}
+
 void plumb_simt_give_way(enum plumb_simt_point point, int line)
 {
 	struct lane *self = plumb_simt_running();

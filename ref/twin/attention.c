@@ -60,6 +60,7 @@ struct attend {
 	float *s;      /* (most) scores, exponentials, weights */
 	float *row;    /* (Hkv*Dh) a cache row */
 	float *chunk;  /* (Dh) sum of a chunk */
+	float *tile;   /* (2, tiles) sums of the tiles and what they are multiplied by */
 };
 
 static int attend_open(const struct plumb_config *cfg, int64_t most, struct attend *w)
@@ -68,7 +69,8 @@ static int attend_open(const struct plumb_config *cfg, int64_t most, struct atte
 	w->s = malloc((size_t)most * sizeof *w->s);
 	w->row = malloc((size_t)(cfg->kv_heads * cfg->head_dim) * sizeof *w->row);
 	w->chunk = malloc((size_t)cfg->head_dim * sizeof *w->chunk);
-	return w->list && w->s && w->row && w->chunk;
+	w->tile = malloc((size_t)(most / PLUMB_ATTN_TILE + 1) * 2 * sizeof *w->tile);
+	return w->list && w->s && w->row && w->chunk && w->tile;
 }
 
 static void attend_close(struct attend *w)
@@ -77,6 +79,27 @@ static void attend_close(struct attend *w)
 	free(w->s);
 	free(w->row);
 	free(w->chunk);
+	free(w->tile);
+}
+
+/* L of the contract. s: (n) scores, max the largest; tile: (2, tiles) scratch. */
+static float softmax_sum(const float *s, int64_t n, float max, float *tile)
+{
+	int64_t tiles = (n + PLUMB_ATTN_TILE - 1) / PLUMB_ATTN_TILE;
+	float *factor = tile + tiles;
+
+	for (int64_t t = 0; t < tiles; t++) {
+		float e[PLUMB_ATTN_TILE], m = -INFINITY;
+		int64_t i0 = t * PLUMB_ATTN_TILE, count = n - i0 < PLUMB_ATTN_TILE ? n - i0 : PLUMB_ATTN_TILE;
+		for (int64_t i = 0; i < count; i++)
+			if (s[i0 + i] > m || isnan(s[i0 + i]))
+				m = s[i0 + i];
+		for (int64_t i = 0; i < count; i++)
+			e[i] = plumb_expf(s[i0 + i] - (m == -INFINITY ? 0.0f : m));
+		tile[t] = twin_sum(e, count, PLUMB_ATTN_TILE);
+		factor[t] = plumb_expf(m - max);
+	}
+	return twin_dot(tile, factor, tiles, PLUMB_ATTN_TILE);
 }
 
 /* One query head: q (Dh), kv head hk of the n listed rows, o (Dh). */
@@ -92,11 +115,9 @@ static void attend(const struct plumb_env *env, const struct plumb_attn_decode *
 		if (s[i] > max || isnan(s[i]))
 			max = s[i];
 	}
+	float sum = softmax_sum(s, n, max, w->tile);
 	for (int64_t i = 0; i < n; i++)
-		s[i] = plumb_expf(s[i] - max);
-	float sum = twin_sum(s, n, PLUMB_ROW_LANES);
-	for (int64_t i = 0; i < n; i++)
-		s[i] = twin_rne(env, s[i] / sum);
+		s[i] = twin_rne(env, plumb_expf(s[i] - max) / sum);
 	for (int64_t i0 = 0; i0 < n; i0 += PLUMB_ATTN_CHUNK) {
 		for (int64_t d = 0; d < Dh; d++)
 			w->chunk[d] = 0.0f;
