@@ -367,7 +367,8 @@ static __global__ void __launch_bounds__(32 * RECURRENCE_WARPS)
 	plumb_grid_launch_dependents();
 	if (row >= a.value_heads * a.value_dim)
 		return;
-	const int64_t h = row / a.value_dim;
+	/* 32 bits, which count the blocks too: a 64-bit division is a function call */
+	const int64_t h = static_cast<uint32_t>(row) / static_cast<uint32_t>(a.value_dim);
 	const struct head head = head_of(a, h);
 	const float step = a.a[h] + plumb_stored_value(a.dt_bias_format, a.dt_bias, h);
 	const float rate = plumb_expf(plumb_stored_value(a.a_log_format, a.a_log, h));
@@ -385,7 +386,7 @@ PLUMB_UNROLL
 			if (i + j < a.key_dim)
 				acc[j] = fmaf(state_get<Format>(s, i + j) * decay,
 					head.k[i + j] / k_length, acc[j]);
-	const float delta = (head.v[row % a.value_dim] - plumb_warp_tree<PER_LANE>(acc)) * beta;
+	const float delta = (head.v[row - h * a.value_dim] - plumb_warp_tree<PER_LANE>(acc)) * beta;
 PLUMB_UNROLL
 	for (int j = 0; j < PER_LANE; j++)
 		acc[j] = 0.0f;
