@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The cuda device: everything of the CUDA runtime that the host side uses, in C. Built with -DPLUMB_CUDA=ON only. */
 #include <cuda_runtime_api.h>
+#include <nvtx3/nvToolsExt.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -113,6 +114,7 @@ static int gpu_open(struct plumb_device *d, struct plumb_error *err)
 		return status;
 	}
 	d->stream = d->gpu->stream;
+	d->cache_bytes = (size_t)p.l2CacheSize;
 	version(driver, driver_text);
 	version(runtime, runtime_text);
 	snprintf(d->description, sizeof d->description, "%.200s, sm_%d%d, driver %s, runtime %s", p.name, p.major,
@@ -204,6 +206,26 @@ static void gpu_capture_drop(struct plumb_device *d)
 	(void)cudaGetLastError(); /* what made the capture fail has been told */
 }
 
+static int count_kernels(struct plumb_device *d, cudaGraph_t graph, struct plumb_error *err)
+{
+	size_t nodes = 0;
+	cudaGraphNode_t *node = NULL;
+	int status = CHECK(d, err, cudaGraphGetNodes, graph, NULL, &nodes);
+
+	if (status == PLUMB_OK && !(node = malloc((nodes + 1) * sizeof *node)))
+		status = plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for %zu nodes of a graph", nodes);
+	if (status == PLUMB_OK)
+		status = CHECK(d, err, cudaGraphGetNodes, graph, node, &nodes);
+	d->recorded = 0;
+	for (size_t i = 0; i < nodes && status == PLUMB_OK; i++) {
+		enum cudaGraphNodeType type = cudaGraphNodeTypeEmpty;
+		status = CHECK(d, err, cudaGraphNodeGetType, node[i], &type);
+		d->recorded += type == cudaGraphNodeTypeKernel;
+	}
+	free(node);
+	return status;
+}
+
 static int gpu_capture_end(struct plumb_device *d, void **out, struct plumb_error *err)
 {
 	cudaGraph_t graph = NULL;
@@ -212,6 +234,8 @@ static int gpu_capture_end(struct plumb_device *d, void **out, struct plumb_erro
 
 	d->capturing = false;
 	status = CHECK(d, err, cudaStreamEndCapture, d->gpu->stream, &graph);
+	if (status == PLUMB_OK)
+		status = count_kernels(d, graph, err);
 	if (status == PLUMB_OK)
 		status = CHECK(d, err, cudaGraphInstantiate, &exec, graph, 0);
 	if (graph && cudaGraphDestroy(graph) != cudaSuccess)
@@ -225,6 +249,45 @@ static int gpu_graph_launch(struct plumb_device *d, void *graph, struct plumb_er
 {
 	int status = CHECK(d, err, cudaGraphLaunch, graph, d->gpu->stream);
 	return status == PLUMB_OK ? gpu_sync(d, err) : status;
+}
+
+/* An event between every two runs: while one runs the next is being queued, so that the host's part of a launch shows
+ * only where it is longer than the graph. */
+static int gpu_graph_time(
+	struct plumb_device *d, void *graph, int64_t repeat, double *microseconds, struct plumb_error *err)
+{
+	const size_t events = (size_t)repeat + 2;
+	cudaEvent_t *event = calloc(events, sizeof(cudaEvent_t));
+	int status = event ? PLUMB_OK : plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for %zu events", events);
+
+	for (size_t i = 0; i < events && status == PLUMB_OK; i++)
+		status = CHECK(d, err, cudaEventCreate, &event[i]);
+	for (size_t i = 0; i < events && status == PLUMB_OK; i++) {
+		if (i > 0)
+			status = CHECK(d, err, cudaGraphLaunch, graph, d->gpu->stream);
+		if (status == PLUMB_OK)
+			status = CHECK(d, err, cudaEventRecord, event[i], d->gpu->stream);
+	}
+	if (status == PLUMB_OK)
+		status = gpu_sync(d, err);
+	for (size_t i = 2; i < events && status == PLUMB_OK; i++) {
+		float milliseconds = 0.0f;
+		status = CHECK(d, err, cudaEventElapsedTime, &milliseconds, event[i - 1], event[i]);
+		microseconds[i - 2] = (double)milliseconds * 1e3;
+	}
+	for (size_t i = 0; event && i < events; i++)
+		if (event[i])
+			(void)cudaEventDestroy(event[i]);
+	free(event);
+	return status;
+}
+
+static void gpu_range(const char *name)
+{
+	if (name)
+		nvtxRangePushA(name);
+	else
+		nvtxRangePop();
 }
 
 static void gpu_graph_free(void *graph)
@@ -261,7 +324,9 @@ const struct plumb_backend plumb_backend_cuda = {
 	.capture_end = gpu_capture_end,
 	.capture_drop = gpu_capture_drop,
 	.graph_launch = gpu_graph_launch,
+	.graph_time = gpu_graph_time,
 	.graph_free = gpu_graph_free,
 	.pinned_take = gpu_pinned_take,
 	.pinned_give = gpu_pinned_give,
+	.range = gpu_range,
 };

@@ -31,10 +31,14 @@ struct plumb_backend {
 	int (*capture_end)(struct plumb_device *device, void **graph, struct plumb_error *err);
 	void (*capture_drop)(struct plumb_device *device); /* after a failure in between */
 	int (*graph_launch)(struct plumb_device *device, void *graph, struct plumb_error *err);
+	/* Run it repeat + 1 times back to back: microseconds (repeat) of all but the first, from end to end. */
+	int (*graph_time)(struct plumb_device *device, void *graph, int64_t repeat, double *microseconds,
+		struct plumb_error *err);
 	void (*graph_free)(void *graph);
 	void *(*pinned_take)(
 		struct plumb_device *device, size_t bytes, struct plumb_error *err); /* host memory for copies */
 	void (*pinned_give)(void *memory);
+	void (*range)(const char *name); /* a named range for profilers begins; NULL: the last one ends. May be NULL */
 };
 
 extern const struct plumb_backend plumb_backend_simt;
@@ -66,6 +70,8 @@ struct plumb_device {
 	char description[384];
 	bool own_memory;         /* not the host's: calls go through opt/mirror.c */
 	bool capturing;          /* between capture_begin and capture_end */
+	int64_t recorded;        /* kernels of the last capture */
+	size_t cache_bytes;      /* of the cache in front of its memory; 0: not known */
 	enum plumb_poison poison;
 	const char *op;          /* the op under way, for messages; NULL: not known */
 	uint64_t generation;     /* counts changes of any address a captured graph may hold */

@@ -20,6 +20,7 @@ struct plumb_graph {
 	bool warm;           /* a step has run in that generation: all memory exists */
 	int32_t logits_at;   /* position after the last resident step: the device has its logits */
 	int64_t captures, replays;
+	int64_t launches;    /* kernels of exec */
 };
 
 static bool is_resident(const struct plumb_graph *g)
@@ -139,6 +140,7 @@ static int capture(struct plumb_graph *g, int32_t token, struct plumb_error *err
 	}
 	status = backend->capture_end(g->device, &g->exec, err);
 	g->generation = g->device->generation;
+	g->launches = g->device->recorded;
 	g->captures++;
 	return status;
 }
@@ -191,6 +193,92 @@ int plumb_graph_step(struct plumb_graph *g, int32_t token, int32_t *next, struct
 	}
 	if (status == PLUMB_OK)
 		*next = plumb_decoder_tokens(g->decoder)[0];
+	return status;
+}
+
+/* ---- timing ---- */
+
+static int run_chosen(void *self, const struct plumb_call *call)
+{
+	struct plumb_graph_timing *t = self;
+
+	if (!t->op[call->op])
+		return PLUMB_OK;
+	t->calls++;
+	return call->binding->set->op[call->op](call->env, call->args);
+}
+
+/* Record the chosen calls; the position is moved back after each pass. */
+static int capture_chosen(struct plumb_graph *g, struct plumb_graph_timing *t, void **exec, struct plumb_error *err)
+{
+	const struct plumb_backend *backend = g->device->backend;
+	const struct plumb_runner runner = {run_chosen, t};
+	const int32_t position = *plumb_decoder_position_cell(g->decoder);
+	const int32_t token = *plumb_decoder_token_cell(g->decoder);
+	int status = backend->capture_begin(g->device, err);
+
+	if (status != PLUMB_OK)
+		return status;
+	plumb_decoder_run_through(g->decoder, &runner);
+	for (int i = 0; i < t->passes && status == PLUMB_OK; i++) {
+		status = plumb_decoder_step(g->decoder, &token, 1, err);
+		if (status == PLUMB_OK)
+			status = plumb_decoder_resume(g->decoder, position, err);
+	}
+	plumb_decoder_run_through(g->decoder, NULL);
+	if (status != PLUMB_OK) {
+		(void)plumb_decoder_resume(g->decoder, position, NULL);
+		backend->capture_drop(g->device);
+		return status;
+	}
+	return backend->capture_end(g->device, exec, err);
+}
+
+/* Resident: what the calls find on the device belongs to the next position. */
+static int time_resident(struct plumb_graph *g, struct plumb_graph_timing *t, struct plumb_error *err)
+{
+	const struct plumb_backend *backend = g->device->backend;
+	const int32_t *cell = plumb_decoder_position_cell(g->decoder);
+	void *position = place(g, cell, NULL, "position", err), *exec = g->exec;
+	int status = position ? PLUMB_OK : PLUMB_BAD_INPUT;
+
+	t->calls = 0;
+	t->launches = g->launches;
+	if (status == PLUMB_OK)
+		status = backend->upload(g->device, position, cell, sizeof *cell, err);
+	if (status == PLUMB_OK && t->op) {
+		exec = NULL;
+		status = capture_chosen(g, t, &exec, err);
+		t->launches = g->device->recorded;
+	}
+	if (status == PLUMB_OK && t->op && t->launches == 0)
+		status = plumb_fail(err, PLUMB_BAD_INPUT, "no chosen op runs in a step: there is nothing to time");
+	if (status == PLUMB_OK) {
+		g->pinned->token = *plumb_decoder_token_cell(g->decoder);
+		g->pinned->position = *cell;
+		status = backend->graph_time(g->device, exec, t->repeat, t->microseconds, err);
+	}
+	if (t->op && exec)
+		backend->graph_free(exec);
+	return status;
+}
+
+int plumb_graph_time(struct plumb_graph *g, struct plumb_graph_timing *t, struct plumb_error *err)
+{
+	int status;
+
+	if (!is_resident(g) || !g->device->backend->graph_time)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "a step of this decoder on %s is not recorded: there is nothing to time",
+			plumb_device_name(g->device));
+	if (!g->exec || g->generation != g->device->generation || !plumb_mirror_is_owner(g->device))
+		return plumb_fail(err, PLUMB_BAD_INPUT, "no step is recorded: two have to run before one is timed");
+	status = plumb_mirror_resident_begin(g->device, plumb_decoder_position_cell(g->decoder), err);
+	if (status != PLUMB_OK)
+		return status;
+	status = time_resident(g, t, err);
+	plumb_mirror_resident_end(g->device);
+	(void)plumb_decoder_resume(g->decoder, *plumb_decoder_position_cell(g->decoder), NULL); /* no logits */
+	g->logits_at = -1;
 	return status;
 }
 

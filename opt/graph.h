@@ -40,6 +40,23 @@ int plumb_graph_logits(struct plumb_graph *graph, const float **logits, struct p
 /* Bring the state to the host, which has it from then on. */
 int plumb_graph_download_state(struct plumb_graph *graph, struct plumb_error *err);
 
+/* How long a part of a step takes on the device: the calls of some ops alone, in the order of the step, recorded `passes`
+ * times in a row as one graph, which runs back to back. Weights of all layers take turns, as in a step; activations are
+ * those that the last step left. */
+struct plumb_graph_timing {
+	const bool *op;       /* in: (PLUMB_OP_COUNT) which ops; NULL: the whole step as it is recorded, passes 1 */
+	int passes;           /* in */
+	int64_t repeat;       /* in: how many runs are timed, after one that is not */
+	double *microseconds; /* out: (repeat) of a run; owned by the caller */
+	int64_t calls;        /* out: of ops, in a run; 0 for the whole step */
+	int64_t launches;     /* out: of kernels, in a run */
+};
+/* After at least two steps, of which the last one's position was not the end of the caches. The position is kept, but the
+ * state (recurrent state, the caches' next row) is what the runs left, and there are no logits: reset the decoder, or fill
+ * its state and resume, before the next step that matters.
+ * Errors: PLUMB_BAD_INPUT where nothing is recorded (simt, a watched decoder, a guarded device), or no step has been. */
+int plumb_graph_time(struct plumb_graph *graph, struct plumb_graph_timing *timing, struct plumb_error *err);
+
 /* For tests and reports: how often a step was recorded, and how many replays there were. */
 int64_t plumb_graph_captures(const struct plumb_graph *graph);
 int64_t plumb_graph_replays(const struct plumb_graph *graph);

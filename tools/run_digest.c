@@ -202,17 +202,11 @@ static void read_digests(struct plumb_json_object *o, struct run_expected *e)
 	}
 }
 
-int run_expected_read(const char *path, struct run_expected *e, struct plumb_error *err)
+static int expected_take(cJSON *tree, const char *path, struct run_expected *e, struct plumb_error *err)
 {
 	struct plumb_json_object o = {.file = path, .path = "", .err = err};
-	cJSON *tree = NULL;
 	const char *total;
-	int status;
 
-	memset(e, 0, sizeof *e);
-	status = plumb_json_read(path, &limits, &tree, err);
-	if (status != PLUMB_OK)
-		return status;
 	e->memory = tree;
 	o.object = tree;
 	if (!cJSON_IsObject(tree))
@@ -240,6 +234,24 @@ int run_expected_read(const char *path, struct run_expected *e, struct plumb_err
 	if (o.status)
 		run_expected_free(e);
 	return o.status;
+}
+
+int run_expected_read(const char *path, struct run_expected *e, struct plumb_error *err)
+{
+	cJSON *tree = NULL;
+	int status = plumb_json_read(path, &limits, &tree, err);
+
+	memset(e, 0, sizeof *e);
+	return status == PLUMB_OK ? expected_take(tree, path, e, err) : status;
+}
+
+int run_expected_parse(const char *text, size_t size, const char *name, struct run_expected *e, struct plumb_error *err)
+{
+	cJSON *tree = NULL;
+	int status = plumb_json_parse(text, size, name, &limits, &tree, err);
+
+	memset(e, 0, sizeof *e);
+	return status == PLUMB_OK ? expected_take(tree, name, e, err) : status;
 }
 
 void run_expected_free(struct run_expected *e)

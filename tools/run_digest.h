@@ -53,6 +53,8 @@ struct run_expected {
 	void *memory; /* the parsed file, which the strings are part of */
 };
 int run_expected_read(const char *path, struct run_expected *out, struct plumb_error *err);
+/* The same of a text in memory; name: what messages call it. */
+int run_expected_parse(const char *text, size_t size, const char *name, struct run_expected *out, struct plumb_error *err);
 void run_expected_free(struct run_expected *e);
 
 /* PLUMB_OK when tokens, every digest and the total are the expected ones. PLUMB_MISMATCH naming the first token and layer

@@ -379,6 +379,7 @@ int plumb_simt_run(struct plumb_simt *simt, const struct plumb_simt_launch *laun
 		return refuse(simt, launch, "no memory");
 	pool->simt = simt;
 	pool->launch = launch;
+	simt->launches++;
 	if (!prepare(pool, (unsigned)slots, (unsigned)threads, simt->stack_bytes ? simt->stack_bytes : DEFAULT_STACK,
 	            shared_limit))
 		return refuse(simt, launch, "no memory for %" PRIu64 " resident blocks", slots);

@@ -62,6 +62,7 @@ struct plumb_simt {
 	char error[768];   /* empty, or one line */
 	uint64_t yields;   /* times a thread waited or gave way, over all launches */
 	uint64_t switches; /* changes of stack, over all launches */
+	int64_t launches;  /* so far */
 
 	struct plumb_simt_pool *pool; /* stacks and tables, kept between launches; owned */
 };

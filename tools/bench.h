@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+/* plumb bench: what is measured (bench_measure.c), after what check (bench_check.c), and how it is told (bench_report.c). */
+#ifndef PLUMB_TOOLS_BENCH_H
+#define PLUMB_TOOLS_BENCH_H
+
+#include "core/op.h"
+#include "core/traffic.h"
+#include "tools/session.h"
+
+enum { BENCH_CONTEXTS = 16 };
+
+/* What the command line asks for. */
+struct bench_options {
+	struct set_options set;
+	struct plumb_decoder_options decoder; /* policy, ties, formats */
+	bool op[PLUMB_OP_COUNT];              /* which are timed */
+	int64_t context[BENCH_CONTEXTS];
+	int contexts;
+	int64_t repeat;
+	bool quick;   /* do not run the digests that ship */
+	bool nvtx;
+	bool project; /* onto GB10 */
+	const char *json, *compare, *date;
+};
+
+/* How an op does in one token. */
+struct bench_op {
+	bool runs, timed;
+	bool warm;                   /* all that its calls read fits in twice the card's cache: it may come from there */
+	int64_t calls;
+	int64_t launches;            /* of kernels, for all calls; -1: not known (reference) */
+	struct plumb_traffic bytes;  /* of all calls */
+	double us;                   /* median of a call */
+};
+
+/* One context. */
+struct bench_run {
+	int64_t context;
+	struct bench_op op[PLUMB_OP_COUNT];
+	struct plumb_traffic bytes; /* of a token: every op that runs, timed or not */
+	double token_us;            /* median; on cuda of the recorded graph, on the device's clock */
+	double host_us;             /* the same as the caller sees it; 0: that is token_us */
+	int64_t launches;
+};
+
+/* Everything measured. */
+struct bench {
+	const struct bench_options *options;
+	char model[80], profile[64], runs[768];
+	char checked[400];           /* what the check found, one line */
+	bool wrong[PLUMB_OP_COUNT];  /* not bit-exact: not timed */
+	bool cuda;
+	double ceiling;              /* streaming read, bytes a second */
+	int64_t cache_bytes;         /* 0: not known */
+	struct bench_run run[BENCH_CONTEXTS];
+};
+
+int64_t bench_total(const struct plumb_traffic *t);
+
+/* Every op of the set against the twin on preset small, in the formats that are asked for; wrong ones are marked. Then, on
+ * the session's model, the digests that ship for it. Nothing for the reference, which is what others are held to.
+ * Errors: PLUMB_MISMATCH when a shipped digest differs (which op it is shows plumb check), PLUMB_BAD_INPUT. */
+int bench_check_ops(struct bench *b, struct plumb_error *err);
+int bench_check_digests(struct bench *b, struct session *s, struct plumb_error *err);
+
+/* Ceiling, then every context. Errors: PLUMB_BAD_INPUT, and what ops fail with. */
+int bench_measure(struct bench *b, struct session *s, struct plumb_error *err);
+
+/* A table on standard output; the JSON file; the comparison with an older one. */
+void bench_print(const struct bench *b);
+int bench_write(const struct bench *b, struct plumb_error *err);
+int bench_compare(const struct bench *b, struct plumb_error *err);
+
+/* GB10, projected: 230 GB/s of its 273 reach kernels that stream, and a dependent launch in a graph costs 2.2 us. */
+double bench_project(double bytes, double launches);
+
+#endif

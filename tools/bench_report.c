@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: MIT */
+#include <cJSON.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/json.h"
+#include "tools/bench.h"
+#include "tools/output.h"
+
+#define FORMAT "plumb bench 1"
+
+static const double GB10_BYTES_A_US = 230e3; /* bytes a microsecond: 230 GB/s, of 273 in the data sheet */
+static const double GB10_US_A_LAUNCH = 2.2;
+static const double SLOWER = 1.05;           /* what a comparison calls slower */
+
+double bench_project(double bytes, double launches)
+{
+	return bytes / GB10_BYTES_A_US + launches * GB10_US_A_LAUNCH;
+}
+
+/* ---- sums ---- */
+
+/* Of the timed ops: what a token would take if its calls did not know of one another. */
+struct sums {
+	double us, bytes;
+	int64_t calls, launches;
+	int left_out; /* ops that run and were not timed */
+};
+
+static struct sums add_up(const struct bench_run *r)
+{
+	struct sums s = {0};
+
+	for (int i = 0; i < PLUMB_OP_COUNT; i++) {
+		const struct bench_op *o = &r->op[i];
+		s.left_out += o->runs && !o->timed;
+		if (!o->timed)
+			continue;
+		s.us += o->us * (double)o->calls;
+		s.bytes += (double)bench_total(&o->bytes);
+		s.calls += o->calls;
+		s.launches += o->launches > 0 ? o->launches : 0;
+	}
+	return s;
+}
+
+static double gb_s(double bytes, double us)
+{
+	return us > 0.0 ? bytes / us * 1e-3 : 0.0;
+}
+
+/* ---- the table ---- */
+
+static void print_line(const struct bench *b, const char *name, int64_t calls, int64_t launches, double bytes, double us,
+	bool warm)
+{
+	const double token_us = us * (double)calls;
+	char count[24] = "-";
+
+	if (launches >= 0)
+		snprintf(count, sizeof count, "%lld", (long long)launches);
+	printf("%-16s %5lld %8s %11.4f %10.2f %9.1f %8.1f%c %10.1f", name, (long long)calls, count,
+		bytes / (double)calls * 1e-6, us, gb_s(bytes, token_us),
+		b->ceiling > 0.0 ? 100.0 * gb_s(bytes, token_us) * 1e9 / b->ceiling : 0.0, warm ? 'w' : ' ', token_us);
+	if (b->options->project)
+		printf(" %11.2f", bench_project(bytes, (double)launches) / (double)calls);
+	printf("\n");
+}
+
+static void print_run(const struct bench *b, const struct bench_run *r)
+{
+	const struct sums s = add_up(r);
+	const bool all = s.left_out == 0;
+	bool warm = false;
+
+	printf("\ncontext %lld\n%-16s %5s %8s %11s %10s %9s %9s %10s%s\n", (long long)r->context, "op", "calls", "launches",
+		"MB/call", "us/call", "GB/s", "% ceiling", "us/token", b->options->project ? "  gb10 us *" : "");
+	for (int i = 0; i < PLUMB_OP_COUNT; i++) {
+		const struct bench_op *o = &r->op[i];
+		if (o->timed)
+			print_line(b, plumb_ops[i].name, o->calls, o->launches, (double)bench_total(&o->bytes), o->us, o->warm);
+		warm = warm || (o->timed && o->warm);
+	}
+	if (s.calls > 0)
+		printf("%-16s %5lld %8lld %11.4f %10s %9.1f %9s %10.1f\n", all ? "sum of ops" : "sum of these",
+			(long long)s.calls, (long long)s.launches, s.bytes * 1e-6, "", gb_s(s.bytes, s.us), "", s.us);
+	print_line(b, "whole token", 1, r->launches, (double)bench_total(&r->bytes), r->token_us, false);
+	if (all)
+		printf("gap          %.1f us: the sum is %.1f %% of the token\n", r->token_us - s.us,
+			r->token_us > 0.0 ? 100.0 * s.us / r->token_us : 0.0);
+	if (r->host_us > 0.0)
+		printf("caller       %.1f us a token with the host's launch and wait\n", r->host_us);
+	printf("bytes        %.1f MB of weights, %.3f MB read and %.3f MB written beside them\n", (double)r->bytes.weights * 1e-6,
+		(double)r->bytes.read * 1e-6, (double)r->bytes.written * 1e-6);
+	if (warm)
+		printf("w            all that these calls move in a token is under twice the card's cache of %.0f MB: it may come "
+		       "from there\n", (double)b->cache_bytes * 1e-6);
+	if (b->options->project)
+		printf("*            a projection, not a measurement: bytes / 230 GB/s + launches x 2.2 us\n");
+}
+
+void bench_print(const struct bench *b)
+{
+	printf("model        %s%s%s\n", b->model, *b->profile ? ", profile " : "", b->profile);
+	printf("runs         %s\n", b->runs);
+	printf("build        plumb " PLUMB_VERSION ", commit " PLUMB_COMMIT "%s%s\n", b->options->date ? "; " : "",
+		b->options->date ? b->options->date : "");
+	printf("checked      %s\n", b->checked);
+	printf("ceiling      %.1f GB/s, streaming read\n", b->ceiling * 1e-9);
+	printf("times        median of %lld; %s\n", (long long)b->options->repeat,
+		b->cuda ? "all calls of one op in a token, as one graph, back to back" : "wall clock around the calls of a token");
+	for (int i = 0; i < b->options->contexts; i++)
+		print_run(b, &b->run[i]);
+}
+
+/* ---- JSON ---- */
+
+static void add_bytes(cJSON *to, const struct plumb_traffic *t)
+{
+	cJSON_AddNumberToObject(to, "bytes", (double)bench_total(t));
+	cJSON_AddNumberToObject(to, "weight_bytes", (double)t->weights);
+	cJSON_AddNumberToObject(to, "read_bytes", (double)t->read);
+	cJSON_AddNumberToObject(to, "written_bytes", (double)t->written);
+}
+
+static void add_op(const struct bench *b, cJSON *list, int i, const struct bench_op *o)
+{
+	cJSON *item = cJSON_CreateObject();
+	const double bytes = (double)bench_total(&o->bytes);
+
+	cJSON_AddItemToArray(list, item);
+	cJSON_AddStringToObject(item, "name", plumb_ops[i].name);
+	cJSON_AddNumberToObject(item, "calls", (double)o->calls);
+	add_bytes(item, &o->bytes);
+	cJSON_AddBoolToObject(item, "exact", !b->wrong[i]);
+	if (!o->timed)
+		return;
+	if (o->launches >= 0)
+		cJSON_AddNumberToObject(item, "launches", (double)o->launches);
+	cJSON_AddNumberToObject(item, "us_per_call", o->us);
+	cJSON_AddNumberToObject(item, "us_per_token", o->us * (double)o->calls);
+	cJSON_AddNumberToObject(item, "gb_per_second", gb_s(bytes, o->us * (double)o->calls));
+	cJSON_AddBoolToObject(item, "warm", o->warm);
+	if (b->options->project)
+		cJSON_AddNumberToObject(item, "projected_gb10_us_per_call", bench_project(bytes, (double)o->launches) / (double)o->calls);
+}
+
+static void add_run(const struct bench *b, cJSON *list, const struct bench_run *r)
+{
+	cJSON *item = cJSON_CreateObject(), *token = cJSON_AddObjectToObject(item, "token");
+	cJSON *ops = cJSON_AddArrayToObject(item, "ops");
+	const struct sums s = add_up(r);
+
+	cJSON_AddItemToArray(list, item);
+	cJSON_AddNumberToObject(item, "context", (double)r->context);
+	add_bytes(token, &r->bytes);
+	if (r->launches >= 0)
+		cJSON_AddNumberToObject(token, "launches", (double)r->launches);
+	cJSON_AddNumberToObject(token, "us", r->token_us);
+	cJSON_AddNumberToObject(token, "gb_per_second", gb_s((double)bench_total(&r->bytes), r->token_us));
+	if (r->host_us > 0.0)
+		cJSON_AddNumberToObject(token, "host_us", r->host_us);
+	if (s.left_out == 0) {
+		cJSON_AddNumberToObject(token, "sum_of_ops_us", s.us);
+		cJSON_AddNumberToObject(token, "gap_us", r->token_us - s.us);
+	}
+	if (b->options->project)
+		cJSON_AddNumberToObject(token, "projected_gb10_us", bench_project((double)bench_total(&r->bytes), (double)r->launches));
+	for (int i = 0; i < PLUMB_OP_COUNT; i++)
+		if (r->op[i].runs && b->options->op[i])
+			add_op(b, ops, i, &r->op[i]);
+}
+
+int bench_write(const struct bench *b, struct plumb_error *err)
+{
+	cJSON *tree = cJSON_CreateObject(), *runs;
+	char *text;
+	int status;
+
+	cJSON_AddStringToObject(tree, "format", FORMAT);
+	cJSON_AddStringToObject(tree, "version", PLUMB_VERSION);
+	cJSON_AddStringToObject(tree, "commit", PLUMB_COMMIT);
+	if (b->options->date)
+		cJSON_AddStringToObject(tree, "date", b->options->date);
+	cJSON_AddStringToObject(tree, "model", b->model);
+	cJSON_AddStringToObject(tree, "profile", b->profile);
+	cJSON_AddStringToObject(tree, "runs_on", b->runs);
+	cJSON_AddStringToObject(tree, "checked", b->checked);
+	cJSON_AddNumberToObject(tree, "ceiling_gb_per_second", b->ceiling * 1e-9);
+	cJSON_AddNumberToObject(tree, "cache_bytes", (double)b->cache_bytes);
+	cJSON_AddNumberToObject(tree, "repeat", (double)b->options->repeat);
+	runs = cJSON_AddArrayToObject(tree, "contexts");
+	for (int i = 0; i < b->options->contexts; i++)
+		add_run(b, runs, &b->run[i]);
+	text = cJSON_Print(tree);
+	status = text ? output_file(b->options->json, text, strlen(text), err)
+		      : plumb_fail(err, PLUMB_BAD_INPUT, "%s: no memory for its text", b->options->json);
+	cJSON_free(text);
+	cJSON_Delete(tree);
+	return status;
+}
+
+/* ---- against an older file ---- */
+
+static const struct plumb_json_limits limits = {.bytes = 16 << 20, .depth = 6, .values = 1 << 18};
+static const double LONGEST = 1e15; /* microseconds */
+
+struct comparison {
+	int compared, slower;
+	char names[512];
+};
+
+static void compare_one(struct comparison *c, const char *name, int64_t context, double before, double now)
+{
+	const double ratio = before > 0.0 ? now / before : 1.0;
+	const size_t n = strlen(c->names);
+
+	printf("%-16s %8lld %12.2f %12.2f %8.3f\n", name, (long long)context, before, now, ratio);
+	c->compared++;
+	if (ratio <= SLOWER)
+		return;
+	c->slower++;
+	snprintf(c->names + n, sizeof c->names - n, " %s@%lld", name, (long long)context);
+}
+
+static int compare_ops(const struct bench *b, const struct bench_run *r, const cJSON *ops, struct comparison *c,
+	struct plumb_error *err)
+{
+	const cJSON *item;
+
+	cJSON_ArrayForEach(item, ops)
+	{
+		struct plumb_json_object o = {.object = item, .file = b->options->compare, .path = "contexts[].ops[].", .err = err};
+		static const double none = 0.0;
+		if (!cJSON_IsObject(item))
+			return plumb_fail(err, PLUMB_BAD_INPUT, "%s: contexts[].ops[]: expected objects", b->options->compare);
+		const char *name = plumb_json_string(&o, "name", NULL);
+		const double us = plumb_json_number(&o, "us_per_call", 0.0, LONGEST, &none);
+		if (o.status != PLUMB_OK)
+			return o.status;
+		const enum plumb_op op = plumb_op_find(name);
+		if (op != PLUMB_OP_COUNT && r->op[op].timed && us > 0.0)
+			compare_one(c, name, r->context, us, r->op[op].us);
+	}
+	return PLUMB_OK;
+}
+
+static int compare_run(const struct bench *b, const cJSON *item, struct comparison *c, struct plumb_error *err)
+{
+	struct plumb_json_object o = {.object = item, .file = b->options->compare, .path = "contexts[].", .err = err};
+	int status = PLUMB_OK;
+
+	if (!cJSON_IsObject(item))
+		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: contexts: expected objects", b->options->compare);
+	const int64_t context = plumb_json_int(&o, "context", 0, INT32_MAX, NULL);
+	const cJSON *ops = plumb_json_array(&o, "ops", true), *token = plumb_json_child(&o, "token", true);
+	if (o.status != PLUMB_OK)
+		return o.status;
+	struct plumb_json_object t = {.object = token, .file = b->options->compare, .path = "contexts[].token.", .err = err};
+	const double us = plumb_json_number(&t, "us", 0.0, LONGEST, NULL);
+	if (t.status != PLUMB_OK)
+		return t.status;
+	for (int i = 0; i < b->options->contexts && status == PLUMB_OK; i++) {
+		const struct bench_run *r = &b->run[i];
+		if (r->context != context)
+			continue;
+		status = compare_ops(b, r, ops, c, err);
+		if (status == PLUMB_OK)
+			compare_one(c, "whole token", context, us, r->token_us);
+	}
+	return status;
+}
+
+int bench_compare(const struct bench *b, struct plumb_error *err)
+{
+	struct plumb_json_object o = {.file = b->options->compare, .path = "", .err = err};
+	struct comparison c = {0};
+	cJSON *tree = NULL;
+	const cJSON *item;
+	int status = plumb_json_read(b->options->compare, &limits, &tree, err);
+
+	if (status != PLUMB_OK)
+		return status;
+	o.object = tree;
+	if (!cJSON_IsObject(tree))
+		o.status = plumb_fail(err, PLUMB_BAD_INPUT, "%s: expected an object", b->options->compare);
+	const char *format = plumb_json_string(&o, "format", NULL);
+	if (o.status == PLUMB_OK && strcmp(format, FORMAT) != 0)
+		o.status = plumb_fail(err, PLUMB_BAD_INPUT, "%s: format is \"%.60s\", expected \"" FORMAT "\"", b->options->compare, format);
+	const char *model = plumb_json_string(&o, "model", NULL), *profile = plumb_json_string(&o, "profile", NULL);
+	const char *runs_on = plumb_json_string(&o, "runs_on", NULL), *commit = plumb_json_string(&o, "commit", "unknown");
+	const cJSON *runs = plumb_json_array(&o, "contexts", true);
+	status = o.status;
+	if (status == PLUMB_OK) {
+		char was[400];
+		snprintf(was, sizeof was, "%.100s%s%.60s; %.200s", model, *profile ? ", profile " : "", profile, runs_on);
+		for (char *p = was; *p; p++)
+			if ((unsigned char)*p < ' ' || *p == 0x7f)
+				*p = '?';
+		printf("\nbefore       %.40s: %s\n", commit, was);
+		if (strcmp(model, b->model) != 0 || strcmp(profile, b->profile) != 0 || strcmp(runs_on, b->runs) != 0)
+			printf("             another model, profile, set or card than now: the ratios say little\n");
+		printf("%-16s %8s %12s %12s %8s\n", "op", "context", "before us", "now us", "ratio");
+	}
+	if (status == PLUMB_OK)
+		cJSON_ArrayForEach(item, runs) if (status == PLUMB_OK) status = compare_run(b, item, &c, err);
+	if (status == PLUMB_OK && c.slower)
+		printf("slower       by more than 5 %%:%s\n", c.names);
+	else if (status == PLUMB_OK)
+		printf("slower       nothing of %d by more than 5 %%\n", c.compared);
+	cJSON_Delete(tree);
+	return status;
+}
