@@ -7,6 +7,8 @@
 #include "core/traffic.h"
 #include "tools/session.h"
 
+#define BENCH_FORMAT "plumb bench 1" /* of the JSON file */
+
 enum { BENCH_CONTEXTS = 16 };
 
 /* What the command line asks for. */
@@ -66,12 +68,26 @@ int bench_check_digests(struct bench *b, struct session *s, struct plumb_error *
 /* Ceiling, then every context. Errors: PLUMB_BAD_INPUT, and what ops fail with. */
 int bench_measure(struct bench *b, struct session *s, struct plumb_error *err);
 
-/* A table on standard output; the JSON file; the comparison with an older one. */
+/* A table on standard output, and the JSON file. */
 void bench_print(const struct bench *b);
 int bench_write(const struct bench *b, struct plumb_error *err);
-int bench_compare(const struct bench *b, struct plumb_error *err);
 
-/* GB10, projected: 230 GB/s of its 273 reach kernels that stream, and a dependent launch in a graph costs 2.2 us. */
+/* An older JSON file: read before the work, compared with after it.
+ * Errors: PLUMB_BAD_INPUT naming file, field, value, expectation. */
+enum { BENCH_OLD_TIMES = BENCH_CONTEXTS * (PLUMB_OP_COUNT + 1) };
+struct bench_old {
+	char model[80], profile[64], runs[768], commit[64];
+	struct bench_time {
+		int64_t context;
+		enum plumb_op op; /* PLUMB_OP_COUNT: the whole token */
+		double us;        /* of a call */
+	} time[BENCH_OLD_TIMES];
+	int times;
+};
+int bench_old_read(const char *path, struct bench_old *out, struct plumb_error *err);
+void bench_compare(const struct bench *b, const struct bench_old *old);
+
+/* GB10, projected, in microseconds: 230 GB/s, of 273 in the data sheet, and 2.2 us a launch in a graph. */
 double bench_project(double bytes, double launches);
 
 #endif

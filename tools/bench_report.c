@@ -3,15 +3,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/json.h"
 #include "tools/bench.h"
 #include "tools/output.h"
 
-#define FORMAT "plumb bench 1"
-
 static const double GB10_BYTES_A_US = 230e3; /* bytes a microsecond: 230 GB/s, of 273 in the data sheet */
 static const double GB10_US_A_LAUNCH = 2.2;
-static const double SLOWER = 1.05;           /* what a comparison calls slower */
 
 double bench_project(double bytes, double launches)
 {
@@ -71,8 +67,11 @@ static void print_run(const struct bench *b, const struct bench_run *r)
 {
 	const struct sums s = add_up(r);
 	const bool all = s.left_out == 0;
+	char launches[24] = "-";
 	bool warm = false;
 
+	if (r->launches >= 0)
+		snprintf(launches, sizeof launches, "%lld", (long long)s.launches);
 	printf("\ncontext %lld\n%-16s %5s %8s %11s %10s %9s %9s %10s%s\n", (long long)r->context, "op", "calls", "launches",
 		"MB/call", "us/call", "GB/s", "% ceiling", "us/token", b->options->project ? "  gb10 us *" : "");
 	for (int i = 0; i < PLUMB_OP_COUNT; i++) {
@@ -82,8 +81,8 @@ static void print_run(const struct bench *b, const struct bench_run *r)
 		warm = warm || (o->timed && o->warm);
 	}
 	if (s.calls > 0)
-		printf("%-16s %5lld %8lld %11.4f %10s %9.1f %9s %10.1f\n", all ? "sum of ops" : "sum of these",
-			(long long)s.calls, (long long)s.launches, s.bytes * 1e-6, "", gb_s(s.bytes, s.us), "", s.us);
+		printf("%-16s %5lld %8s %11.4f %10s %9.1f %9s %10.1f\n", all ? "sum of ops" : "sum of these",
+			(long long)s.calls, launches, s.bytes * 1e-6, "", gb_s(s.bytes, s.us), "", s.us);
 	print_line(b, "whole token", 1, r->launches, (double)bench_total(&r->bytes), r->token_us, false);
 	if (all)
 		printf("gap          %.1f us: the sum is %.1f %% of the token\n", r->token_us - s.us,
@@ -177,7 +176,7 @@ int bench_write(const struct bench *b, struct plumb_error *err)
 	char *text;
 	int status;
 
-	cJSON_AddStringToObject(tree, "format", FORMAT);
+	cJSON_AddStringToObject(tree, "format", BENCH_FORMAT);
 	cJSON_AddStringToObject(tree, "version", PLUMB_VERSION);
 	cJSON_AddStringToObject(tree, "commit", PLUMB_COMMIT);
 	if (b->options->date)
@@ -196,118 +195,6 @@ int bench_write(const struct bench *b, struct plumb_error *err)
 	status = text ? output_file(b->options->json, text, strlen(text), err)
 		      : plumb_fail(err, PLUMB_BAD_INPUT, "%s: no memory for its text", b->options->json);
 	cJSON_free(text);
-	cJSON_Delete(tree);
-	return status;
-}
-
-/* ---- against an older file ---- */
-
-static const struct plumb_json_limits limits = {.bytes = 16 << 20, .depth = 6, .values = 1 << 18};
-static const double LONGEST = 1e15; /* microseconds */
-
-struct comparison {
-	int compared, slower;
-	char names[512];
-};
-
-static void compare_one(struct comparison *c, const char *name, int64_t context, double before, double now)
-{
-	const double ratio = before > 0.0 ? now / before : 1.0;
-	const size_t n = strlen(c->names);
-
-	printf("%-16s %8lld %12.2f %12.2f %8.3f\n", name, (long long)context, before, now, ratio);
-	c->compared++;
-	if (ratio <= SLOWER)
-		return;
-	c->slower++;
-	snprintf(c->names + n, sizeof c->names - n, " %s@%lld", name, (long long)context);
-}
-
-static int compare_ops(const struct bench *b, const struct bench_run *r, const cJSON *ops, struct comparison *c,
-	struct plumb_error *err)
-{
-	const cJSON *item;
-
-	cJSON_ArrayForEach(item, ops)
-	{
-		struct plumb_json_object o = {.object = item, .file = b->options->compare, .path = "contexts[].ops[].", .err = err};
-		static const double none = 0.0;
-		if (!cJSON_IsObject(item))
-			return plumb_fail(err, PLUMB_BAD_INPUT, "%s: contexts[].ops[]: expected objects", b->options->compare);
-		const char *name = plumb_json_string(&o, "name", NULL);
-		const double us = plumb_json_number(&o, "us_per_call", 0.0, LONGEST, &none);
-		if (o.status != PLUMB_OK)
-			return o.status;
-		const enum plumb_op op = plumb_op_find(name);
-		if (op != PLUMB_OP_COUNT && r->op[op].timed && us > 0.0)
-			compare_one(c, name, r->context, us, r->op[op].us);
-	}
-	return PLUMB_OK;
-}
-
-static int compare_run(const struct bench *b, const cJSON *item, struct comparison *c, struct plumb_error *err)
-{
-	struct plumb_json_object o = {.object = item, .file = b->options->compare, .path = "contexts[].", .err = err};
-	int status = PLUMB_OK;
-
-	if (!cJSON_IsObject(item))
-		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: contexts: expected objects", b->options->compare);
-	const int64_t context = plumb_json_int(&o, "context", 0, INT32_MAX, NULL);
-	const cJSON *ops = plumb_json_array(&o, "ops", true), *token = plumb_json_child(&o, "token", true);
-	if (o.status != PLUMB_OK)
-		return o.status;
-	struct plumb_json_object t = {.object = token, .file = b->options->compare, .path = "contexts[].token.", .err = err};
-	const double us = plumb_json_number(&t, "us", 0.0, LONGEST, NULL);
-	if (t.status != PLUMB_OK)
-		return t.status;
-	for (int i = 0; i < b->options->contexts && status == PLUMB_OK; i++) {
-		const struct bench_run *r = &b->run[i];
-		if (r->context != context)
-			continue;
-		status = compare_ops(b, r, ops, c, err);
-		if (status == PLUMB_OK)
-			compare_one(c, "whole token", context, us, r->token_us);
-	}
-	return status;
-}
-
-int bench_compare(const struct bench *b, struct plumb_error *err)
-{
-	struct plumb_json_object o = {.file = b->options->compare, .path = "", .err = err};
-	struct comparison c = {0};
-	cJSON *tree = NULL;
-	const cJSON *item;
-	int status = plumb_json_read(b->options->compare, &limits, &tree, err);
-
-	if (status != PLUMB_OK)
-		return status;
-	o.object = tree;
-	if (!cJSON_IsObject(tree))
-		o.status = plumb_fail(err, PLUMB_BAD_INPUT, "%s: expected an object", b->options->compare);
-	const char *format = plumb_json_string(&o, "format", NULL);
-	if (o.status == PLUMB_OK && strcmp(format, FORMAT) != 0)
-		o.status = plumb_fail(err, PLUMB_BAD_INPUT, "%s: format is \"%.60s\", expected \"" FORMAT "\"", b->options->compare, format);
-	const char *model = plumb_json_string(&o, "model", NULL), *profile = plumb_json_string(&o, "profile", NULL);
-	const char *runs_on = plumb_json_string(&o, "runs_on", NULL), *commit = plumb_json_string(&o, "commit", "unknown");
-	const cJSON *runs = plumb_json_array(&o, "contexts", true);
-	status = o.status;
-	if (status == PLUMB_OK) {
-		char was[400];
-		snprintf(was, sizeof was, "%.100s%s%.60s; %.200s", model, *profile ? ", profile " : "", profile, runs_on);
-		for (char *p = was; *p; p++)
-			if ((unsigned char)*p < ' ' || *p == 0x7f)
-				*p = '?';
-		printf("\nbefore       %.40s: %s\n", commit, was);
-		if (strcmp(model, b->model) != 0 || strcmp(profile, b->profile) != 0 || strcmp(runs_on, b->runs) != 0)
-			printf("             another model, profile, set or card than now: the ratios say little\n");
-		printf("%-16s %8s %12s %12s %8s\n", "op", "context", "before us", "now us", "ratio");
-	}
-	if (status == PLUMB_OK)
-		cJSON_ArrayForEach(item, runs) if (status == PLUMB_OK) status = compare_run(b, item, &c, err);
-	if (status == PLUMB_OK && c.slower)
-		printf("slower       by more than 5 %%:%s\n", c.names);
-	else if (status == PLUMB_OK)
-		printf("slower       nothing of %d by more than 5 %%\n", c.compared);
 	cJSON_Delete(tree);
 	return status;
 }

@@ -113,7 +113,8 @@ static int check_ops(const struct bench_options *o, const struct plumb_config *c
 	return PLUMB_OK;
 }
 
-static int bench(struct bench *b, struct bench_options *o, const struct words *w, struct plumb_error *err)
+static int bench(
+	struct bench *b, struct bench_options *o, const struct words *w, struct bench_old *old, struct plumb_error *err)
 {
 	struct session s;
 	int status;
@@ -124,7 +125,9 @@ static int bench(struct bench *b, struct bench_options *o, const struct words *w
 		snprintf(b->model, sizeof b->model, "synthetic %.60s", o->set.synthetic);
 	else
 		snprintf(b->model, sizeof b->model, "checkpoint");
-	status = session_open(&o->set, &s, err);
+	status = o->compare ? bench_old_read(o->compare, old, err) : PLUMB_OK;
+	if (status == PLUMB_OK)
+		status = session_open(&o->set, &s, err);
 	if (status == PLUMB_OK)
 		status = session_formats(&s, &o->set, &o->decoder, err);
 	if (status == PLUMB_OK)
@@ -141,7 +144,7 @@ static int bench(struct bench *b, struct bench_options *o, const struct words *w
 	if (status == PLUMB_OK)
 		bench_print(b);
 	if (status == PLUMB_OK && o->compare)
-		status = bench_compare(b, err);
+		bench_compare(b, old);
 	if (status == PLUMB_OK && o->json)
 		status = bench_write(b, err);
 	session_close(&s);
@@ -179,18 +182,20 @@ static int run(int argc, char **argv)
 	bool done;
 	struct plumb_error err = {""};
 	struct bench *b = NULL;
+	struct bench_old *old = NULL;
 
 	status = options_parse(&command_bench, table, sizeof table / sizeof table[0], argc, argv, operand, 0, &operands, &done, &err);
 	if (status == PLUMB_OK && done)
 		return PLUMB_OK;
 	if (status == PLUMB_OK)
 		status = read_words(&w, &o, &err);
-	if (status == PLUMB_OK && !(b = calloc(1, sizeof *b)))
+	if (status == PLUMB_OK && (!(b = calloc(1, sizeof *b)) || !(old = calloc(1, sizeof *old))))
 		status = plumb_fail(&err, PLUMB_BAD_INPUT, "out of memory for the results");
 	if (status == PLUMB_OK)
-		status = bench(b, &o, &w, &err);
+		status = bench(b, &o, &w, old, &err);
 	if (status != PLUMB_OK)
 		fprintf(stderr, "plumb bench: %s\n", err.text);
+	free(old);
 	free(b);
 	return status;
 }
