@@ -205,7 +205,8 @@ static const struct {
 	{"bench --device simt --synthetic tiny --context 5000 --quick", "5000", "max_position_embeddings"},
 	{"bench --device simt --synthetic none", "none", "tiny"},
 	{"bench --repeat 100001", "--repeat", "100001"},
-	{"bench --compare " PLUMB_GOLDEN_DIR "/tolerances.json --json " PLUMB_GOLDEN_DIR "/tolerances.json", "--json", "tolerances.json"},
+	{"bench --compare " PLUMB_GOLDEN_DIR "/tolerances.json --json " PLUMB_GOLDEN_DIR "/tolerances.json", "--json",
+		"tolerances.json"},
 };
 
 START_TEST(bad_input_is_one_line)
@@ -219,7 +220,8 @@ static const struct {
 	const char *text, *word;
 } files[] = {
 	{"[]", "object"},
-	{"{\"format\": \"plumb bench 2\", \"model\": \"\", \"profile\": \"\", \"runs_on\": \"\", \"contexts\": []}", "plumb bench 2"},
+	{"{\"format\": \"plumb bench 2\", \"model\": \"\", \"profile\": \"\", \"runs_on\": \"\", \"contexts\": []}",
+		"plumb bench 2"},
 	{"{\"format\": \"plumb bench 1\", \"model\": \"\", \"profile\": \"\", \"runs_on\": \"\", \"contexts\": [3]}", "contexts"},
 	{"{\"format\": \"plumb bench 1\", \"model\": \"\", \"profile\": \"\", \"runs_on\": \"\","
 	 " \"contexts\": [{\"context\": 40, \"ops\": [4], \"token\": {\"us\": 1}}]}", "ops"},

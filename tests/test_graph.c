@@ -12,6 +12,7 @@
 #include "opt/device.h"
 #include "opt/graph.h"
 #include "opt/guard.h"
+#include "opt/timing.h"
 #include "tests/support/decode.h"
 
 /* Past the QSA budget of golden/tiny (16 tokens), so that blocks are chosen. */
@@ -291,6 +292,46 @@ static int probe(void)
 }
 #endif
 
+/* Parts of a step can be timed, and a decoder that is reset afterwards is as good as new. */
+START_TEST(part_of_a_step_is_timed)
+{
+	struct pair p = pair_make(_i, PLUMB_POLICY_F32, false);
+	double us[4] = {0}, speed = 0.0;
+	const bool op[PLUMB_OP_COUNT] = {[PLUMB_HC_INJECT] = true, [PLUMB_GDN_RECURRENCE] = true};
+	struct plumb_graph_timing t = {.op = op, .passes = 3, .repeat = 4, .microseconds = us};
+	int gdn = 0;
+
+	for (int l = 0; l < p.model->cfg.layers; l++)
+		gdn += p.model->cfg.kind[l] == PLUMB_LAYER_GDN;
+	ck_assert_int_eq(plumb_graph_time(p.graph, &t, &err), PLUMB_BAD_INPUT); /* no step yet */
+	for (int i = 0; i < 3; i++)
+		step(&p, decode_token(&p.model->cfg, i), false);
+	if (RECORDED) {
+		ck_assert_msg(plumb_graph_time(p.graph, &t, &err) == PLUMB_OK, "%s", err.text);
+		ck_assert_int_eq(t.calls, 3 * (2 * p.model->cfg.layers + gdn));
+		ck_assert_int_ge(t.launches, t.calls);
+		const int64_t part = t.launches / 3;
+		t.op = NULL;
+		t.passes = 1;
+		ck_assert_msg(plumb_graph_time(p.graph, &t, &err) == PLUMB_OK, "%s", err.text);
+		ck_assert_int_gt(t.launches, part);
+		for (int i = 0; i < 4; i++)
+			ck_assert(us[i] > 0.0);
+	} else {
+		ck_assert_int_eq(plumb_graph_time(p.graph, &t, &err), PLUMB_BAD_INPUT);
+	}
+	ck_assert_int_eq(plumb_decoder_position(p.decoder), 3);
+	plumb_decoder_reset(p.decoder);
+	plumb_decoder_reset(p.truth);
+	for (int i = 0; i < TOKENS; i++)
+		step(&p, decode_token(&p.model->cfg, i), true);
+	same_state(&p);
+	ck_assert_msg(plumb_device_read_speed(p.device, 300000, 2, &speed, &err) == PLUMB_OK, "%s", err.text);
+	ck_assert(speed > 0.0);
+	pair_free(&p);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("graph");
@@ -304,6 +345,7 @@ int main(void)
 #endif
 	tcase_set_timeout(t, 300);
 	tcase_add_loop_test(t, graph_equals_eager, 0, 4 * DEVICES);
+	tcase_add_loop_test(t, part_of_a_step_is_timed, 0, DEVICES);
 	tcase_add_loop_test(t, state_changes_hands, 0, DEVICES);
 	tcase_add_loop_test(t, reset_forgets, 0, DEVICES);
 	tcase_add_loop_test(t, others_use_the_device, 0, DEVICES);

@@ -160,7 +160,8 @@ static int digest_call(void *self, const struct plumb_call *call)
 	char where[48];
 
 	snprintf(where, sizeof where, "layer %d of %d", call->layer < layers ? call->layer + 1 : layers, layers);
-	progress_within(&g->progress, call->position - g->digests.first, (double)call->layer / (layers + 1), g->total, "token", where);
+	progress_within(&g->progress, call->position - g->digests.first, (double)call->layer / (layers + 1), g->total, "token",
+		where);
 	return run_digests_call(&g->digests, call);
 }
 

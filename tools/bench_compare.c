@@ -21,7 +21,8 @@ static void keep(char *to, size_t size, const char *text)
 			*p = '?';
 }
 
-static int add_time(struct bench_old *old, const char *path, int64_t context, enum plumb_op op, double us, struct plumb_error *err)
+static int add_time(
+	struct bench_old *old, const char *path, int64_t context, enum plumb_op op, double us, struct plumb_error *err)
 {
 	if (old->times == BENCH_OLD_TIMES)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: more than %d times", path, BENCH_OLD_TIMES);

@@ -13,7 +13,7 @@
 enum {
 	WARM_STEPS = 3,       /* kernels one by one, recorded, replayed */
 	CALLS_AT_LEAST = 32,  /* of an op in one graph: what begins and ends a graph is small beside them */
-	SPARE = 4,            /* positions behind the context */
+	SPARE = 1,            /* positions behind the context: the token that is timed */
 	CPU_READ = 256 << 20, /* bytes: beyond any cache of a CPU */
 	READS = 10,
 	TOKEN = 42,           /* any id that every preset has */

@@ -184,7 +184,8 @@ static int run(int argc, char **argv)
 	struct bench *b = NULL;
 	struct bench_old *old = NULL;
 
-	status = options_parse(&command_bench, table, sizeof table / sizeof table[0], argc, argv, operand, 0, &operands, &done, &err);
+	status = options_parse(
+		&command_bench, table, sizeof table / sizeof table[0], argc, argv, operand, 0, &operands, &done, &err);
 	if (status == PLUMB_OK && done)
 		return PLUMB_OK;
 	if (status == PLUMB_OK)
