@@ -73,6 +73,7 @@ for test in test_sets test_profile_runs test_ops_cuda test_formats_cuda test_for
 	step "$test on the GPU" "$build/tests/$test"
 	grep -E '^[0-9]+%' "$log" || true
 done
+step "bench: the check, then small sizes" "$plumb" bench --synthetic small --profile served --context 1000 --device cuda
 step "drift of the GDN state on the GPU, 4096 tokens" "$plumb" drift --steps 4096 --set opt --device cuda
 if command -v compute-sanitizer >/dev/null 2>&1; then
 	for tool in memcheck racecheck initcheck synccheck; do
