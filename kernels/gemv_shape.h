@@ -19,6 +19,13 @@ enum { PLUMB_GEMV_LONG = 10 };
 	PLUMB_GEMV_STEPS(X, PLUMB_NVFP4)
 #define PLUMB_GEMV_FORMATS(X) X(PLUMB_BF16) X(PLUMB_FP8_ROW) X(PLUMB_FP8_BLOCK) X(PLUMB_NVFP4)
 
+/* Blocks of four warps on a processor, at least. The compiler for sm_121 needs some registers more. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1200
+enum { PLUMB_GEMV_BLOCKS = 3 };
+#else
+enum { PLUMB_GEMV_BLOCKS = 4 };
+#endif
+
 /* Shared memory for a vector of cols floats; one longer than 16384 leaves no room for other blocks on a GB10. */
 enum { PLUMB_GEMV_COLUMNS = 16384, PLUMB_GEMV_HIDDEN = 1 << 24 }; /* the latter: rows that 32 bits count */
 static inline size_t plumb_gemv_shared(int64_t cols, int steps)

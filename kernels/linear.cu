@@ -14,6 +14,7 @@ enum {
 	WIDE_ROWS = 8,           /* of a warp, at most: what it does once a block is shared by them */
 	WIDE_FLIGHT = 2,         /* of them in flight together */
 	WIDE_BLOCKS = 512,       /* fewer rows a warp before fewer blocks */
+	WIDE_SHORT = 3,          /* steps of a piece that leave registers for a block of 16 warps */
 };
 
 static __global__ void __launch_bounds__(32 * WARPS) linear_kernel(struct plumb_linear a)
@@ -84,7 +85,8 @@ PLUMB_UNROLL
 
 /* Warps: the most a block has. rows: of a warp, a multiple of WIDE_FLIGHT. */
 template <int Format, int Steps, int Warps>
-static __global__ void __launch_bounds__(32 * Warps, Format == PLUMB_NVFP4 ? (12 + Warps - 1) / Warps : 16 / Warps)
+static __global__ void __launch_bounds__(
+	32 * Warps, Warps > WIDE_WARPS ? 1 : Format == PLUMB_NVFP4 ? 3 : PLUMB_GEMV_BLOCKS - (Format == PLUMB_FP8_BLOCK))
 	linear_wide_kernel(struct plumb_linear a, int rows)
 {
 	PLUMB_SHARED(float, partial, Warps * WIDE_ROWS); /* (warps, rows) */
@@ -136,16 +138,18 @@ static int launch_wide(const struct plumb_linear *a, void *stream)
 		rows /= 2;
 	const unsigned blocks = static_cast<unsigned>((a->rows + groups * rows - 1) / (groups * rows));
 	const unsigned threads = static_cast<unsigned>(32 * warps);
-	if (warps == WIDE_WARPS)
-		return PLUMB_LAUNCH_DEPENDENT((linear_wide_kernel<Format, Steps, WIDE_WARPS>), blocks, threads, shared,
-			stream, *a, rows);
-	return PLUMB_LAUNCH_DEPENDENT((linear_wide_kernel<Format, Steps, PLUMB_SPLIT_MAX>), blocks, threads, shared,
-		stream, *a, rows);
+	if constexpr (Steps <= WIDE_SHORT)
+		if (warps > WIDE_WARPS)
+			return PLUMB_LAUNCH_DEPENDENT((linear_wide_kernel<Format, Steps, PLUMB_SPLIT_MAX>), blocks, threads,
+				shared, stream, *a, rows);
+	return PLUMB_LAUNCH_DEPENDENT(
+		(linear_wide_kernel<Format, Steps, WIDE_WARPS>), blocks, threads, shared, stream, *a, rows);
 }
 
 extern "C" int PLUMB_LAUNCHER(linear)(const struct plumb_linear *linear, void *stream)
 {
-	const int steps = is_wide(linear) ? plumb_gemv_steps(linear->cols, linear->pieces) : 0;
+	const int enough = is_wide(linear) ? plumb_gemv_steps(linear->cols, linear->pieces) : 0;
+	const int steps = linear->pieces > WIDE_WARPS && enough > WIDE_SHORT ? 0 : enough;
 	const int64_t rows = WARPS / linear->pieces;
 
 	switch (steps ? linear->part[0].w.format * 16 + steps : -1) {

@@ -438,7 +438,7 @@ static __device__ __forceinline__ void unit_sums(const struct plumb_matrix &gate
 /* Whole rows, wide. A warp takes GATE_UP_UNITS neighbouring units; lane u finishes unit u. The routed experts come first, in
  * blocks of their own, so that a block has one format. */
 template <int Format, int SharedFormat, int Steps>
-static __global__ void __launch_bounds__(32 * GATE_UP_WIDE_WARPS, Format == SharedFormat ? 4 : 3)
+static __global__ void __launch_bounds__(32 * GATE_UP_WIDE_WARPS, Format == SharedFormat ? PLUMB_GEMV_BLOCKS : 3)
 	moe_gate_up_wide_kernel(struct plumb_moe_gate_up_launch a, int routed_blocks)
 {
 	PLUMB_DYNAMIC_SHARED(float, staged);

@@ -762,6 +762,7 @@ int main(void)
 {
 	Suite *suite = suite_create("config");
 	TCase *values = tcase_create("values");
+	tcase_set_timeout(values, 120); /* seconds, on a loaded machine too */
 	tcase_add_test(values, release_values);
 	tcase_add_test(values, tiny_file);
 	tcase_add_test(values, defaults);
