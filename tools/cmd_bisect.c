@@ -306,6 +306,8 @@ static void print_head(const struct bisect_command *c, const struct session *s, 
 		printf("tokens      %lld, then %lld decoded\n", (long long)o->tokens, (long long)o->steps);
 	if (c->set.checkpoint)
 		printf("checkpoint  %s (%d layers)\n", c->set.checkpoint, s->cfg->layers);
+	if (c->set.synthetic)
+		printf("model       synthetic %s (%d layers)\n", c->set.synthetic, s->cfg->layers);
 	printf("suspects    %d choices of layer and op: %s\n", b->choices, s->describes);
 	printf("truth       %s%s; %s\n\n", o->truth.set == &plumb_ref_oracle ? "reference, oracle" : "reference, twin",
 	        o->golden ? ", and the golden file for whole runs" : "",
@@ -479,6 +481,7 @@ static int run(int argc, char **argv)
 	        .stop = -1};
 	const struct option table[] = {
 	        SET_OPTIONS(&c.set),
+	        SYNTHETIC_OPTIONS(&c.set),
 	        {"--truth", "twin|oracle|golden", OPTION_TEXT, &c.truth,
 	                "what suspects are held against (default twin); golden: the file decides whether a whole run "
 	                "fails"},
@@ -535,7 +538,7 @@ static int run(int argc, char **argv)
 
 const struct command command_bisect = {
         .name = "bisect",
-        .usage = "GOLDEN.h5|--tokens 1,2,3 --checkpoint DIR --set opt|--op NAME=opt|FILE.so... [--case FILE.h5] "
+        .usage = "GOLDEN.h5|--tokens 1,2,3 --checkpoint DIR|--synthetic PRESET --set opt|--op NAME=opt|FILE.so... [--case FILE.h5] "
                  "[options]",
         .brief = "find the layer, op and element that is wrong, and the smallest set that fails",
         .about = "Suspects are what --set opt and --op put in the place of the reference. Each of their calls is "
@@ -549,6 +552,7 @@ const struct command command_bisect = {
                  "their op, and whole runs to the tolerance of the logits, unless --exact says otherwise.",
         .examples = "  plumb bisect golden/tiny/tiny.h5 --checkpoint golden/tiny/checkpoint --set opt --case wrong.h5\n"
                     "  plumb bisect golden/tiny/tiny.h5 --checkpoint DIR --op gdn_out_proj=./mine.so --case wrong.h5\n"
-                    "  plumb bisect golden/tiny/tiny.h5 --checkpoint DIR --op all=./mine.so --exact --json found.json",
+                    "  plumb bisect golden/tiny/tiny.h5 --checkpoint DIR --op all=./mine.so --exact --json found.json\n"
+                    "  plumb bisect --synthetic full --profile served --tokens 1,2,3 --set opt --device cuda",
         .run = run,
 };

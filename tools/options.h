@@ -105,7 +105,6 @@ struct set_options {
 #define SYNTHETIC_OPTIONS(s)                                                                                           \
 	{"--synthetic", "PRESET", OPTION_TEXT, &(s)->synthetic,                                                        \
 		"instead of a checkpoint: a generated model; 'plumb list presets'"},                                   \
-		{"--profile", "NAME|FILE", OPTION_TEXT, &(s)->profile, "its number formats (default: all bf16)"},      \
 		{"--weight-seed", "N", OPTION_COUNT, &(s)->weight_seed, "seed of its weights (default 0)"},            \
 		{"--memory", "GiB", OPTION_COUNT, &(s)->memory, "weights kept on the host (default 14)"}
 
