@@ -87,6 +87,24 @@ START_TEST(same_bytes)
 }
 END_TEST
 
+/* A generated model is a source too: told by preset and seed, the same bits from twin and kernels, and the seed counts. */
+START_TEST(generated_model)
+{
+	make(path, "--synthetic tiny --tokens 1,2,3,4,5 --steps 2 --mode twin");
+	make(other, "--synthetic tiny --tokens 1,2,3,4,5 --steps 2 --set opt");
+	program(&r, folder, "golden diff %s %s", path, other);
+	program_expect(&r, 0);
+	struct plumb_golden *golden = open_golden(path);
+	ck_assert_str_eq(plumb_golden_attribute(golden, "checkpoint"), "synthetic tiny, seed 0");
+	ck_assert_ptr_nonnull(strstr(plumb_golden_attribute(golden, "config"), "\"hc_count\""));
+	plumb_golden_close(golden);
+	program(&r, folder, "golden verify %s --synthetic tiny", path);
+	program_expect(&r, 0);
+	program(&r, folder, "golden verify %s --synthetic tiny --weight-seed 1", path);
+	program_expect(&r, 1);
+}
+END_TEST
+
 /* The layout of the file that transformers made: the same names and shapes, values within the tolerances, not every
  * bit; and check passes on it in both views and policies, by both sets. */
 START_TEST(as_the_shipped_file)
@@ -727,6 +745,7 @@ int main(void)
 	TCase *c = part(s, "make");
 	tcase_add_test(c, same_bytes);
 	tcase_add_test(c, as_the_shipped_file);
+	tcase_add_test(c, generated_model);
 	tcase_add_test(c, sets_agree);
 	tcase_add_test(c, mixtures);
 	tcase_add_test(c, chosen_tensors);

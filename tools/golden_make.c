@@ -241,6 +241,7 @@ static int run(int argc, char **argv)
 	struct make_command c = {.save_seconds = 10};
 	const struct option table[] = {
 	        SET_OPTIONS(&c.set),
+	        SYNTHETIC_OPTIONS(&c.set),
 	        {"--tokens", "1,2,3", OPTION_TEXT, &c.tokens, "the prompt, as token ids"},
 	        {"--prompt-from", "GOLDEN.h5", OPTION_TEXT, &c.prompt_from,
 	                "prompt, runs, steps, prefill and tie rule of that file, where no option says otherwise"},
@@ -278,7 +279,7 @@ static int run(int argc, char **argv)
 
 const struct command command_golden_make = {
         .name = "golden make",
-        .usage = "OUT.h5 --checkpoint DIR --tokens 1,2,3|--prompt-from GOLDEN.h5 [options]",
+        .usage = "OUT.h5 --checkpoint DIR|--synthetic PRESET --tokens 1,2,3|--prompt-from GOLDEN.h5 [options]",
         .brief = "record the tensors of a run",
         .about = "Runs the prompt, both policies unless --policy names one, and records every tensor of the golden "
                  "format with what\n"

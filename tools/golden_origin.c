@@ -212,6 +212,12 @@ int golden_origin_make(const struct set_options *o, const struct session *s, enu
 	                          s->profile.name) < 0)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for the provenance");
 	out->ties = copy(ties == PLUMB_TIES_TORCH ? "torch" : "lower");
+	if (o->synthetic) {
+		out->config = plumb_config_text(&s->model->cfg);
+		if (!out->config || asprintf(&out->checkpoint, "synthetic %s, seed %lld", o->synthetic,
+		                            (long long)o->weight_seed) < 0)
+			return plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for the provenance");
+	}
 	if (o->checkpoint) {
 		status = read_config(o->checkpoint, &out->config, err);
 		if (status == PLUMB_OK)

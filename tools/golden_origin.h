@@ -18,10 +18,11 @@ struct golden_origin {
 };
 
 /* Of a session. The checkpoint is told by a digest:
- *   sha256:HEX          of config.json and every *.safetensors of the folder by name: a line `NAME SIZE` and the bytes
- * of each sha256-sampled:HEX  the same with the first 64 KiB and then the first 4 KiB of every MiB, for folders above 1
- * GiB config:HEX          of the config's text, for a model without a folder Errors: PLUMB_BAD_INPUT naming the file.
- * Released by golden_origin_free also after an error. */
+ *   sha256:HEX                 of config.json and every *.safetensors of the folder by name: a line `NAME SIZE` and the bytes
+ *                              of each
+ *   sha256-sampled:HEX         the same with the first 64 KiB and then the first 4 KiB of every MiB, for folders above 1 GiB
+ *   synthetic PRESET, seed N   a generated model
+ * Errors: PLUMB_BAD_INPUT naming the file. Released by golden_origin_free also after an error. */
 int golden_origin_make(const struct set_options *options, const struct session *session, enum plumb_ties ties,
         const char *date, struct golden_origin *out, struct plumb_error *err);
 void golden_origin_free(struct golden_origin *origin);

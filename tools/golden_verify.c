@@ -369,6 +369,7 @@ static int run(int argc, char **argv)
 	struct verify_command c = {0};
 	const struct option table[] = {
 	        SET_OPTIONS(&c.set),
+	        SYNTHETIC_OPTIONS(&c.set),
 	        {"--checksums", NULL, OPTION_FLAG, &c.checksums, "check the checksums only; needs no checkpoint"},
 	        {"--tolerances", "FILE", OPTION_TEXT, &c.tolerances,
 	                "other tolerances than the built-in ones, for files made elsewhere"},
@@ -401,7 +402,7 @@ static int run(int argc, char **argv)
 
 const struct command command_golden_verify = {
         .name = "golden verify",
-        .usage = "FILE.h5 --checkpoint DIR [options]",
+        .usage = "FILE.h5 --checkpoint DIR|--synthetic PRESET [options]",
         .brief = "make a golden file once more and say what moved",
         .about = "Checks all checksums, makes the file once more with the settings it records (a file made elsewhere: "
                  "by the oracle),\n"
