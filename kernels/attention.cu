@@ -377,7 +377,8 @@ static __global__ void __launch_bounds__(32 * WEIGHTED_WARPS) attn_weighted_kern
 	if (thread < PLUMB_ATTN_CHUNK) /* past the end the last entry, here and below: loads are not conditional */
 		rows[thread] = plumb_paged_row(a.values, attn_entry_token(a, list, mine, block), kv * a.head_dim);
 	__syncthreads();
-	const bool aligned = plumb_paged_aligned(a.values, a.head_dim);
+	/* rows of f32 may be aligned and still end in the middle of 8 columns */
+	const bool aligned = plumb_paged_aligned(a.values, a.head_dim) && a.head_dim % PLUMB_KEY_COLUMNS == 0;
 	if (aligned) {
 		struct plumb_raw raw[LOADS];
 PLUMB_UNROLL
