@@ -79,8 +79,7 @@ void plumb_digest_call_row(struct plumb_digest *d, const struct plumb_call *call
 	for (int i = 0; i < info->operands; i++) {
 		const struct plumb_operand *o = &info->operand[i];
 		struct row_hash h;
-		void *data;
-		memcpy(&data, (const char *)call->args + o->offset, sizeof data);
+		const void *data = plumb_operand_get(call->args, o);
 		if (o->role != PLUMB_OUT || !data)
 			continue;
 		int64_t width = plumb_shape_count(o->shape, call->env->cfg, &extent) / call->T; /* outputs are (T, ...) */

@@ -279,6 +279,21 @@ const struct plumb_op_info plumb_ops[PLUMB_OP_COUNT] = {
 	OP(ARGMAX, argmax, "lm_head", "greedy token"),
 };
 
+const struct plumb_operand *plumb_operand_find(const struct plumb_op_info *info, const char *name)
+{
+	for (int i = 0; i < info->operands; i++)
+		if (strcmp(info->operand[i].name, name) == 0)
+			return &info->operand[i];
+	return NULL;
+}
+
+int64_t plumb_op_position(const struct plumb_op_info *info, const void *args)
+{
+	const struct plumb_operand *o = plumb_operand_find(info, "position");
+	const int32_t *cell = o ? plumb_operand_get(args, o) : NULL;
+	return cell ? *cell : -1;
+}
+
 bool plumb_operand_is_real(const struct plumb_operand *o)
 {
 	return o->kind == PLUMB_KIND_F32 || o->kind == PLUMB_KIND_STORED;

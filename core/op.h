@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "core/config.h"
 #include "core/status.h"
@@ -112,6 +113,24 @@ struct plumb_op_info {
 
 /* The table of ops. */
 extern const struct plumb_op_info plumb_ops[PLUMB_OP_COUNT];
+
+/* The pointer of an operand in an argument struct, and setting it. Whatever the operand's kind points to. */
+static inline void *plumb_operand_get(const void *args, const struct plumb_operand *operand)
+{
+	void *pointer;
+	memcpy(&pointer, (const char *)args + operand->offset, sizeof pointer);
+	return pointer;
+}
+static inline void plumb_operand_set(void *args, const struct plumb_operand *operand, const void *pointer)
+{
+	memcpy((char *)args + operand->offset, &pointer, sizeof pointer);
+}
+
+/* Operand by name; NULL when the op has none of that name. */
+const struct plumb_operand *plumb_operand_find(const struct plumb_op_info *info, const char *name);
+
+/* The position of row 0 of a call, host pointers; -1: the op is not told. */
+int64_t plumb_op_position(const struct plumb_op_info *info, const void *args);
 
 /* Whether the operand is a plain array: F32, I32, I64 or STORED. */
 bool plumb_operand_is_array(const struct plumb_operand *operand);

@@ -12,22 +12,6 @@ struct ids {
 	int64_t count;
 };
 
-static void *member(const void *args, size_t offset)
-{
-	void *pointer;
-	memcpy(&pointer, (const char *)args + offset, sizeof pointer);
-	return pointer;
-}
-
-static const struct plumb_operand *find(enum plumb_op op, const char *name)
-{
-	const struct plumb_op_info *info = &plumb_ops[op];
-	int i = 0;
-	while (strcmp(info->operand[i].name, name) != 0)
-		i++;
-	return &info->operand[i];
-}
-
 static int take_ids(const struct plumb_env *env, int64_t count, struct ids *out)
 {
 	out->count = count;
@@ -40,9 +24,9 @@ static int take_ids(const struct plumb_env *env, int64_t count, struct ids *out)
 /* The ids of an integer operand. */
 static int chosen_ids(const struct plumb_env *env, enum plumb_op op, const void *args, const char *name, struct ids *out)
 {
-	const struct plumb_operand *by = find(op, name);
+	const struct plumb_operand *by = plumb_operand_find(&plumb_ops[op], name);
 	struct plumb_extent extent = {.capacity = env->capacity};
-	const int32_t *value = member(args, by->offset);
+	const int32_t *value = plumb_operand_get(args, by);
 	int status;
 
 	memcpy(&extent.T, args, sizeof extent.T);
@@ -110,7 +94,7 @@ static int walk_all(const struct plumb_operand *o, const struct plumb_weight *w,
 static int walk_chosen(const struct plumb_env *env, enum plumb_op op, const struct plumb_operand *o, const void *args,
 	plumb_read_fn *fn, void *self)
 {
-	const struct plumb_weight *w = member(args, o->offset);
+	const struct plumb_weight *w = plumb_operand_get(args, o);
 	bool bank = o->kind == PLUMB_KIND_BANK;
 	int64_t count = bank ? bank_count(env, o, args) : 1, part_rows = w->rows;
 	struct ids ids = {0};
@@ -149,7 +133,7 @@ int plumb_reads(const struct plumb_env *env, enum plumb_op op, const void *args,
 
 	for (int i = 0; i < info->operands && status == PLUMB_OK; i++) {
 		const struct plumb_operand *o = &info->operand[i];
-		const struct plumb_weight *w = member(args, o->offset);
+		const struct plumb_weight *w = plumb_operand_get(args, o);
 		if (o->role != PLUMB_WEIGHT || !w)
 			continue;
 		if (o->part == PLUMB_PART_ALL)

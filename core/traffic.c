@@ -91,9 +91,7 @@ int plumb_traffic(const struct plumb_env *env, enum plumb_op op, const void *arg
 
 	for (int i = 0; i < info->operands; i++) {
 		const struct plumb_operand *o = &info->operand[i];
-		const void *pointer;
-		memcpy(&pointer, (const char *)args + o->offset, sizeof pointer);
-		if (pointer && plumb_operand_is_array(o))
+		if (plumb_operand_get(args, o) && plumb_operand_is_array(o))
 			add_array(env, op, o, args, sum);
 	}
 	add_caches(env, op, args, sum);

@@ -8,18 +8,6 @@
 
 #include "golden/case.h"
 
-static inline void *case_pointer(const void *args, const struct plumb_operand *o)
-{
-	void *pointer;
-	memcpy(&pointer, (const char *)args + o->offset, sizeof pointer);
-	return pointer;
-}
-
-static inline void case_set(void *args, const struct plumb_operand *o, const void *pointer)
-{
-	memcpy((char *)args + o->offset, &pointer, sizeof pointer);
-}
-
 /* Whether an array lies in the file as the bytes that it is stored as: reals that are not binary32. */
 static inline bool case_is_bytes(const struct plumb_operand *o, const void *args)
 {

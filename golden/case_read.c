@@ -447,7 +447,7 @@ static int read_expected(struct reading *r, const struct plumb_operand *o, struc
 		status = case_shape(r, o, dim, &rank, &count);
 	if (status != PLUMB_OK)
 		return status;
-	const struct plumb_cache *cache = case_pointer(r->c->args, o);
+	const struct plumb_cache *cache = plumb_operand_get(r->c->args, o);
 	size_t bytes = plumb_format_row_bytes(cache->format, cache->width);
 	out->rows = last - first;
 	status = case_bytes(r, name, out->rows, bytes, &data);
@@ -487,14 +487,14 @@ static int read_operand(struct reading *r, const struct plumb_operand *o, const 
 	else if (o->role != PLUMB_OUT)
 		status = read_array(r, o->role == PLUMB_STATE ? "state" : "in", o, &data);
 	if (status == PLUMB_OK)
-		case_set(r->c->args, o, data);
+		plumb_operand_set(r->c->args, o, data);
 	if (status == PLUMB_OK && (o->role == PLUMB_OUT || o->role == PLUMB_STATE))
 		status = read_expected(r, o, &r->c->expected[o - plumb_ops[r->c->call.op].operand]);
 	if (status == PLUMB_OK && o->role == PLUMB_OUT) {
 		status = case_shape(r, o, dim, &rank, &count);
 		data = status == PLUMB_OK ? case_take(r, o->name, (size_t)count * plumb_operand_element(o, r->c->args))
 		                          : NULL;
-		case_set(r->c->args, o, data);
+		plumb_operand_set(r->c->args, o, data);
 		status = data ? PLUMB_OK : PLUMB_BAD_INPUT;
 	}
 	return status;

@@ -65,7 +65,7 @@ int case_check_values(const struct plumb_case *c, const char *path, struct plumb
 
 	for (int i = 0; i < info->operands && status == PLUMB_OK; i++) {
 		const struct plumb_operand *o = &info->operand[i];
-		const void *data = case_pointer(r->c->args, o);
+		const void *data = plumb_operand_get(r->c->args, o);
 		if (!data || !plumb_operand_is_array(o) || (o->role != PLUMB_IN && o->role != PLUMB_STATE))
 			continue;
 		int64_t count = plumb_shape_count(o->shape, cfg, &extent);

@@ -292,7 +292,7 @@ static int put_operands(struct writing *w)
 
 	for (int i = 0; i < info->operands && status == PLUMB_OK; i++) {
 		const struct plumb_operand *o = &info->operand[i];
-		const void *data = case_pointer(w->call->args, o);
+		const void *data = plumb_operand_get(w->call->args, o);
 		if (!data || o->role == PLUMB_OUT || o->role == PLUMB_WEIGHT || case_is_derived(o))
 			continue;
 		if (plumb_operand_is_array(o))
@@ -314,7 +314,7 @@ static void put_expected(struct writing *w, const struct plumb_case_expected *ex
 		if (!expected[i].data || (o->role != PLUMB_OUT && o->role != PLUMB_STATE))
 			continue;
 		if (o->kind == PLUMB_KIND_CACHE) {
-			const struct plumb_cache *cache = case_pointer(w->call->args, o);
+			const struct plumb_cache *cache = plumb_operand_get(w->call->args, o);
 			snprintf(name, sizeof name, "expected/%s", o->name);
 			put_bytes(w, name, expected[i].rows, plumb_format_row_bytes(cache->format, cache->width),
 			        expected[i].data);

@@ -128,19 +128,6 @@ static const struct plumb_op_info *info_of(const struct plumb_call *call)
 	return call->info ? call->info : &plumb_ops[call->op];
 }
 
-static int64_t position_of(const struct plumb_op_info *info, const void *args)
-{
-	int64_t position = -1;
-
-	for (int i = 0; i < info->operands; i++)
-		if (strcmp(info->operand[i].name, "position") == 0) {
-			const int32_t *cell;
-			memcpy(&cell, (const char *)args + info->operand[i].offset, sizeof cell);
-			position = cell ? *cell : -1;
-		}
-	return position;
-}
-
 static void cache_item(struct item *it, const struct plumb_config *cfg, int64_t position, int64_t T)
 {
 	const struct plumb_cache *c = &it->cache;
@@ -189,8 +176,7 @@ static uint64_t digest_constants(const struct plumb_call *call)
 
 	for (int i = 0; i < info->operands; i++) {
 		const struct plumb_operand *o = &info->operand[i];
-		const void *data;
-		memcpy(&data, (const char *)call->args + o->offset, sizeof data);
+		const void *data = plumb_operand_get(call->args, o);
 		if (o->role != PLUMB_CONSTANT || !data)
 			continue;
 		h = digest(h, data, o->kind == PLUMB_KIND_NGRAM ? sizeof(struct plumb_ngram)
@@ -204,7 +190,7 @@ static int collect(struct plumb_guard *g, const struct plumb_call *call)
 {
 	const struct plumb_op_info *info = info_of(call);
 	struct plumb_extent extent = {0, call->env->capacity};
-	int64_t position = position_of(info, call->args);
+	int64_t position = plumb_op_position(info, call->args);
 
 	memcpy(&extent.T, call->args, sizeof extent.T);
 	g->items = 0;
@@ -215,9 +201,8 @@ static int collect(struct plumb_guard *g, const struct plumb_call *call)
 	for (int i = 0; i < info->operands; i++) {
 		const struct plumb_operand *o = &info->operand[i];
 		struct item *it = &g->item[g->items];
-		void *pointer;
+		void *pointer = plumb_operand_get(call->args, o);
 
-		memcpy(&pointer, (const char *)call->args + o->offset, sizeof pointer);
 		if (o->role == PLUMB_WEIGHT || o->role == PLUMB_CONSTANT)
 			continue;
 		if (!pointer && o->optional)

@@ -120,16 +120,10 @@ static size_t cache_bytes(const struct plumb_cache *c)
 static void cache_rows(
 	const struct plumb_op_info *info, const struct plumb_config *cfg, const void *args, struct place *p)
 {
-	int64_t T, position = -1;
+	int64_t T, position = plumb_op_position(info, args);
 
 	memcpy(&T, args, sizeof T);
 	p->unit = strncmp(p->operand->shape, "NB", 2) == 0 ? cfg->block_tokens : 1;
-	for (int i = 0; i < info->operands; i++)
-		if (strcmp(info->operand[i].name, "position") == 0) {
-			const int32_t *cell;
-			memcpy(&cell, (const char *)args + info->operand[i].offset, sizeof cell);
-			position = cell ? *cell : -1;
-		}
 	if (position < 0) { /* an op that does not say: everything */
 		p->written = 0;
 		p->limit = p->cache.rows;
@@ -262,8 +256,7 @@ static int frame_operand(
 	int64_t dim[8], count = 1;
 	int rank = plumb_shape_eval(o->shape, env->cfg, &extent, dim);
 
-	*p = (struct place){.operand = o};
-	memcpy(&p->host, (const char *)args + o->offset, sizeof p->host);
+	*p = (struct place){.operand = o, .host = plumb_operand_get(args, o)};
 	if (!p->host)
 		return o->optional
 			       ? PLUMB_OK

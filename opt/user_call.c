@@ -55,18 +55,6 @@ void user_leave(struct plumb_user *u)
 	u->mark->under_way = 0;
 }
 
-static const void *pointer_at(const void *args, const struct plumb_operand *o)
-{
-	const void *p;
-	memcpy(&p, (const char *)args + o->offset, sizeof p);
-	return p;
-}
-
-static void set_pointer(void *args, const struct plumb_operand *o, const void *p)
-{
-	memcpy((char *)args + o->offset, &p, sizeof p);
-}
-
 /* ---- the view ---- */
 
 static int64_t matrices_of(const struct plumb_env *env, const struct plumb_operand *o, const void *args)
@@ -144,8 +132,8 @@ static int view_build(
 
 	memcpy(&extent.T, args, sizeof extent.T);
 	for (int i = 0; i < info->operands; i++) {
-		matrices += pointer_at(args, &info->operand[i]) ? matrices_of(env, &info->operand[i], args) : 0;
-		const int32_t *cell = pointer_at(host, &info->operand[i]);
+		matrices += plumb_operand_get(args, &info->operand[i]) ? matrices_of(env, &info->operand[i], args) : 0;
+		const int32_t *cell = plumb_operand_get(host, &info->operand[i]);
 		if (strcmp(info->operand[i].name, "position") == 0 && cell)
 			position = *cell;
 	}
@@ -156,7 +144,7 @@ static int view_build(
 	matrix = v->matrix;
 	for (int i = 0; i < info->operands; i++) {
 		const struct plumb_operand *o = &info->operand[i];
-		const void *data = pointer_at(args, o), *host_data = pointer_at(host, o);
+		const void *data = plumb_operand_get(args, o), *host_data = plumb_operand_get(host, o);
 		struct plumb_kernel_operand *to = &v->operand[n];
 		int64_t count = matrices_of(env, o, args);
 
@@ -474,7 +462,7 @@ static void show(struct user_unit *unit, int j, const struct plumb_env *env, con
 	memcpy(shown, args, info->args_size);
 	for (int k = 0; k < info->operands; k++)
 		if (info->operand[k].role == PLUMB_OUT && !user_gives(unit, j, &info->operand[k]))
-			set_pointer(shown, &info->operand[k], NULL);
+			plumb_operand_set(shown, &info->operand[k], NULL);
 	if (!env->call)
 		return;
 	unit->part[j] = unit->full[j] = *env->call;
@@ -505,7 +493,7 @@ static int shadow(const struct user_unit *unit, const struct plumb_env *env, enu
 	memcpy(&T, args, sizeof T);
 	for (int k = 0; k < info->operands && status == PLUMB_OK; k++) {
 		const struct plumb_operand *o = &info->operand[k];
-		const void *state = pointer_at(args, o);
+		const void *state = plumb_operand_get(args, o);
 		if (o->role != PLUMB_STATE || o->kind == PLUMB_KIND_CACHE || !state || n == SHADOW_STATES)
 			continue;
 		size_t bytes = array_bytes(env, o, args, T);
@@ -513,7 +501,7 @@ static int shadow(const struct user_unit *unit, const struct plumb_env *env, enu
 		if (!copy[n])
 			status = plumb_fail(env->err, PLUMB_BAD_INPUT, "out of memory for a copy of %s", o->name);
 		else
-			set_pointer(own, o, memcpy(copy[n], state, bytes));
+			plumb_operand_set(own, o, memcpy(copy[n], state, bytes));
 		n++;
 	}
 	mine.device = NULL;
@@ -540,23 +528,13 @@ static int collect(const struct user_seat *seat, const struct plumb_env *env, co
 		if (!user_gives(unit, j, &plumb_ops[op].operand[k])) {
 			struct plumb_operand o = plumb_ops[op].operand[k];
 			o.offset += unit->args_offset[j];
-			set_pointer(unit->block.byte, &o, NULL);
+			plumb_operand_set(unit->block.byte, &o, NULL);
 		}
 	unit->env[j] = *env;
 	show(unit, j, env, args);
 	if (unit->user->options.shadow && unit->next)
 		return shadow(unit, env, op, args);
 	return PLUMB_OK;
-}
-
-static int64_t position_of(const struct user_unit *unit)
-{
-	for (int i = 0; i < unit->info.operands; i++) {
-		const int32_t *cell = pointer_at(unit->block.byte, &unit->info.operand[i]);
-		if (strcmp(unit->info.operand[i].name, "position") == 0 && cell)
-			return *cell;
-	}
-	return -1;
 }
 
 /* The rows of a cache that the call has to write. */
@@ -580,12 +558,12 @@ static void poison_outputs(const struct user_unit *unit, const struct plumb_env 
 
 	for (int i = 0; i < unit->info.operands; i++) {
 		const struct plumb_operand *o = &unit->info.operand[i];
-		void *data = (void *)(uintptr_t)pointer_at(unit->block.byte, o);
+		void *data = (void *)(uintptr_t)plumb_operand_get(unit->block.byte, o);
 		bool shared = false;
 		if (o->kind == PLUMB_KIND_CACHE && o->role == PLUMB_STATE && data)
-			poison_rows(env, o, data, position_of(unit), unit->block.T);
+			poison_rows(env, o, data, plumb_op_position(&unit->info, unit->block.byte), unit->block.T);
 		for (int k = 0; k < unit->info.operands; k++)
-			shared = shared || (k != i && pointer_at(unit->block.byte, &unit->info.operand[k]) == data);
+			shared = shared || (k != i && plumb_operand_get(unit->block.byte, &unit->info.operand[k]) == data);
 		if (o->role != PLUMB_OUT || !data || shared)
 			continue;
 		plumb_poison_fill(PLUMB_POISON_NAN, o->kind == PLUMB_KIND_I64 ? PLUMB_POISON_64 : PLUMB_POISON_32, data,
@@ -677,10 +655,8 @@ int plumb_user_done(const struct plumb_call *call, struct plumb_call wrote[PLUMB
 bool plumb_user_hides(const struct plumb_binding *binding, const char *operand)
 {
 	const struct user_seat *seat = plumb_user_is(binding) ? binding->device : NULL;
-	const struct plumb_op_info *info = seat ? &plumb_ops[seat->unit->op[seat->index]] : NULL;
+	const struct plumb_operand *o =
+	        seat ? plumb_operand_find(&plumb_ops[seat->unit->op[seat->index]], operand) : NULL;
 
-	for (int k = 0; info && k < info->operands; k++)
-		if (strcmp(info->operand[k].name, operand) == 0)
-			return !user_gives(seat->unit, seat->index, &info->operand[k]);
-	return false;
+	return o && !user_gives(seat->unit, seat->index, o);
 }

@@ -47,13 +47,6 @@ double plumb_gamma(int64_t depth)
 
 /* ---- sets ---- */
 
-static void *operand_at(const void *args, const struct plumb_operand *o)
-{
-	void *p;
-	memcpy(&p, (const char *)args + o->offset, sizeof p);
-	return p;
-}
-
 static bool bounded(const struct plumb_operand *o)
 {
 	return (o->role == PLUMB_OUT && plumb_operand_is_real(o)) ||
@@ -71,10 +64,10 @@ int plumb_bound_make(const struct plumb_env *env, enum plumb_op op, int64_t posi
 	for (int i = 0; i < info->operands; i++) {
 		const struct plumb_operand *o = &info->operand[i];
 		struct plumb_extent extent = {.T = T, .capacity = env->capacity};
-		if (!bounded(o) || !operand_at(args, o))
+		if (!bounded(o) || !plumb_operand_get(args, o))
 			continue;
 		if (o->kind == PLUMB_KIND_CACHE) { /* rows of tokens, or of the blocks that they complete */
-			const struct plumb_cache *cache = operand_at(args, o);
+			const struct plumb_cache *cache = plumb_operand_get(args, o);
 			bool blocks = strncmp(o->shape, "NB", 2) == 0;
 			set->first[i] = blocks ? position / B : position;
 			set->count[i] = (blocks ? (position + T) / B - position / B : T) * cache->width;
@@ -204,7 +197,7 @@ static int64_t cluster_size(const struct plumb_operand *o, const void *args, int
 	int64_t T;
 	memcpy(&T, args, sizeof T);
 	if (o->kind == PLUMB_KIND_CACHE)
-		return ((const struct plumb_cache *)operand_at(args, o))->width;
+		return ((const struct plumb_cache *)plumb_operand_get(args, o))->width;
 	return o->role == PLUMB_OUT ? count / T : count;
 }
 
@@ -215,11 +208,11 @@ static float candidate_at(const struct plumb_operand *o, const void *args, const
 	float value;
 	if (row) {
 		if (j % size == 0)
-			plumb_cache_get(operand_at(args, o), set->first[i] + j / size, row);
+			plumb_cache_get(plumb_operand_get(args, o), set->first[i] + j / size, row);
 		return row[j % size];
 	}
 	plumb_decode(plumb_operand_format(o, args),
-	        (const char *)operand_at(args, o) + (size_t)j * plumb_operand_element(o, args), 1, &value);
+	        (const char *)plumb_operand_get(args, o) + (size_t)j * plumb_operand_element(o, args), 1, &value);
 	return value;
 }
 

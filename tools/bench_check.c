@@ -25,9 +25,8 @@ struct tape {
 static size_t written(const struct plumb_call *call, const struct plumb_operand *o, unsigned char **at)
 {
 	struct plumb_extent extent = {call->T, call->env->capacity};
-	void *pointer;
+	void *pointer = plumb_operand_get(call->args, o);
 
-	memcpy(&pointer, (const char *)call->args + o->offset, sizeof pointer);
 	if (!pointer || (o->role != PLUMB_OUT && o->role != PLUMB_STATE))
 		return 0;
 	if (o->kind == PLUMB_KIND_CACHE) {

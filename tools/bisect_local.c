@@ -247,7 +247,7 @@ static int expect(struct held *h, const struct plumb_binding *by, bool copy_rows
 					        err, PLUMB_BAD_INPUT, "out of memory for rows of %s", o->name);
 			}
 		} else {
-			memcpy(&h->expected[i].data, (const char *)h->args + o->offset, sizeof h->expected[i].data);
+			h->expected[i].data = plumb_operand_get(h->args, o);
 		}
 	}
 	return PLUMB_OK;

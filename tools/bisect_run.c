@@ -328,18 +328,11 @@ static int64_t digest_rows(const struct plumb_call *call, const struct plumb_ope
 	return o->role == PLUMB_OUT ? call->T : 1;
 }
 
-static const void *pointer_at(const void *args, const struct plumb_operand *o)
-{
-	const void *p;
-	memcpy(&p, (const char *)args + o->offset, sizeof p);
-	return p;
-}
-
 /* Digest of row r of an operand. scratch: (width) of a cache. */
 static uint64_t digest_row(const struct plumb_call *call, const struct plumb_operand *o, int64_t r, float *scratch)
 {
 	const struct plumb_extent extent = {.T = call->T, .capacity = call->env->capacity};
-	const void *data = pointer_at(call->args, o);
+	const void *data = plumb_operand_get(call->args, o);
 	const uint64_t start = 0x243F6A8885A308D3u;
 	int64_t first, last, row;
 
@@ -367,7 +360,7 @@ static float *cache_scratch(const struct plumb_call *call)
 	int64_t width = 1;
 	for (int i = 0; i < info->operands; i++) {
 		const struct plumb_cache *c =
-		        info->operand[i].kind == PLUMB_KIND_CACHE ? pointer_at(call->args, &info->operand[i]) : NULL;
+		        info->operand[i].kind == PLUMB_KIND_CACHE ? plumb_operand_get(call->args, &info->operand[i]) : NULL;
 		width = c && c->width > width ? c->width : width;
 	}
 	return malloc((size_t)width * sizeof(float));
@@ -404,7 +397,7 @@ static int record(struct bisect *b, const struct plumb_call *call)
 	t->base[t->calls++] = t->digests;
 	for (int i = 0; i < info->operands; i++) {
 		const struct plumb_operand *o = &info->operand[i];
-		int64_t rows = is_written(o) && pointer_at(call->args, o) ? digest_rows(call, o) : 0;
+		int64_t rows = is_written(o) && plumb_operand_get(call->args, o) ? digest_rows(call, o) : 0;
 		if (t->digests + rows > t->digest_room) {
 			int64_t room = 2 * (t->digests + rows);
 			uint64_t *more = realloc(t->digest, (size_t)room * sizeof *more);
@@ -437,8 +430,8 @@ static int compare_call(
 		return plumb_fail(r->b->err, PLUMB_BAD_INPUT, "out of memory for a row of %s", info->name);
 	for (int i = 0; i < info->operands && !r->ended; i++) {
 		const struct plumb_operand *o = &info->operand[i];
-		int64_t rows = is_written(o) && pointer_at(present->args, o) ? digest_rows(wrote, o) : 0;
-		for (int64_t k = 0; k < rows && pointer_at(wrote->args, o) && !r->ended; k++)
+		int64_t rows = is_written(o) && plumb_operand_get(present->args, o) ? digest_rows(wrote, o) : 0;
+		for (int64_t k = 0; k < rows && plumb_operand_get(wrote->args, o) && !r->ended; k++)
 			if (digest_row(wrote, o, k, scratch) != t->digest[at + k]) {
 				int64_t unit = strncmp(o->shape, "NB", 2) == 0 ? wrote->env->cfg->block_tokens : 1;
 				*r->out = (struct bisect_outcome){.fails = true,

@@ -27,10 +27,8 @@ static const float *unrounded(struct check_run *run, const struct plumb_call *ca
 	if (check_second_run(&run->second, call, true, run->err) != PLUMB_OK)
 		return NULL;
 	check_second_undo(&run->second, call);
-	for (int i = 0; i < info->operands; i++)
-		if (strcmp(info->operand[i].name, name) == 0)
-			return run->second.scratch[i];
-	return NULL;
+	const struct plumb_operand *o = plumb_operand_find(info, name);
+	return o ? run->second.scratch[o - info->operand] : NULL;
 }
 
 /* The bf16 neighbour of x in the direction of y; both are bf16 values, x != y. */

@@ -8,18 +8,6 @@
 #include "golden/case.h"
 #include "ref/ref.h"
 
-static void *pointer_at(const void *args, const struct plumb_operand *o)
-{
-	void *p;
-	memcpy(&p, (const char *)args + o->offset, sizeof p);
-	return p;
-}
-
-static void set_pointer(void *args, const struct plumb_operand *o, void *p)
-{
-	memcpy((char *)args + o->offset, &p, sizeof p);
-}
-
 static size_t array_bytes(const struct plumb_call *call, const struct plumb_operand *o)
 {
 	struct plumb_extent extent = {.T = call->T, .capacity = call->env->capacity};
@@ -48,7 +36,7 @@ int check_second_keep(struct check_second *s, const struct plumb_call *call, str
 			continue;
 		status = room(&s->before[i], array_bytes(call, o), o->name, err);
 		if (status == PLUMB_OK && array_bytes(call, o))
-			memcpy(s->before[i], pointer_at(call->args, o), array_bytes(call, o));
+			memcpy(s->before[i], plumb_operand_get(call->args, o), array_bytes(call, o));
 	}
 	return status;
 }
@@ -63,13 +51,13 @@ int check_second_before(struct check_second *s, const struct plumb_call *call, s
 	memcpy(s->args_before, call->args, info->args_size);
 	for (int i = 0; i < info->operands; i++)
 		if (info->operand[i].role == PLUMB_STATE && plumb_operand_is_array(&info->operand[i]))
-			set_pointer(s->args_before, &info->operand[i], s->before[i]);
+			plumb_operand_set(s->args_before, &info->operand[i], s->before[i]);
 	return PLUMB_OK;
 }
 
 static void copy_rows(const struct plumb_call *call, const struct plumb_operand *o, char *kept, bool back)
 {
-	const struct plumb_cache *cache = pointer_at(call->args, o);
+	const struct plumb_cache *cache = plumb_operand_get(call->args, o);
 	size_t bytes = plumb_format_row_bytes(cache->format, cache->width);
 	int64_t first, last;
 
@@ -85,7 +73,7 @@ static void copy_rows(const struct plumb_call *call, const struct plumb_operand 
 static int hold_rows(struct check_second *s, int i, const struct plumb_call *call, struct plumb_error *err)
 {
 	const struct plumb_operand *o = &plumb_ops[call->op].operand[i];
-	const struct plumb_cache *cache = pointer_at(call->args, o);
+	const struct plumb_cache *cache = plumb_operand_get(call->args, o);
 	size_t bytes = plumb_format_row_bytes(cache->format, cache->width);
 	int status = room(&s->rows[i], (size_t)(call->T + 1) * bytes, o->name, err);
 
@@ -113,7 +101,7 @@ int check_second_hold(struct check_second *s, const struct plumb_call *call, str
 /* Poison the rows of a cache that the call has to write. */
 static void poison_rows(const struct plumb_call *call, const struct plumb_operand *o, enum plumb_poison poison)
 {
-	const struct plumb_cache *cache = pointer_at(call->args, o);
+	const struct plumb_cache *cache = plumb_operand_get(call->args, o);
 	enum plumb_poison_unit unit = plumb_poison_unit(cache->format);
 	int64_t first, last;
 
@@ -144,7 +132,7 @@ int check_second_run_by(
 	for (int i = 0; i < info->operands && status == PLUMB_OK; i++) {
 		const struct plumb_operand *o = &info->operand[i];
 		bool state = o->role == PLUMB_STATE;
-		if (!pointer_at(call->args, o) || (o->role != PLUMB_OUT && !state))
+		if (!plumb_operand_get(call->args, o) || (o->role != PLUMB_OUT && !state))
 			continue;
 		if (o->kind == PLUMB_KIND_CACHE) {
 			status = hold_rows(s, i, call, err);
@@ -158,7 +146,7 @@ int check_second_run_by(
 			memcpy(s->scratch[i], s->before[i], bytes);
 		else if (status == PLUMB_OK && bytes && way->poison != PLUMB_POISON_OFF)
 			poison_array(call, o, way->poison, s->scratch[i]);
-		set_pointer(s->args, o, s->scratch[i]);
+		plumb_operand_set(s->args, o, s->scratch[i]);
 	}
 	env.unrounded = way->unrounded;
 	env.device = by.device;

@@ -11,29 +11,17 @@
 
 /* ---- operands by name ---- */
 
-static const struct plumb_operand *operand(enum plumb_op op, const char *name)
-{
-	const struct plumb_op_info *info = &plumb_ops[op];
-	for (int i = 0; i < info->operands; i++)
-		if (strcmp(info->operand[i].name, name) == 0)
-			return &info->operand[i];
-	return NULL;
-}
-
 void *check_operand(const struct plumb_call *call, const char *name)
 {
-	const struct plumb_operand *o = operand(call->op, name);
-	void *pointer = NULL;
-	if (o)
-		memcpy(&pointer, (const char *)call->args + o->offset, sizeof pointer);
-	return pointer;
+	const struct plumb_operand *o = plumb_operand_find(&plumb_ops[call->op], name);
+	return o ? plumb_operand_get(call->args, o) : NULL;
 }
 
 void check_set_operand(void *args, enum plumb_op op, const char *name, void *pointer)
 {
-	const struct plumb_operand *o = operand(op, name);
+	const struct plumb_operand *o = plumb_operand_find(&plumb_ops[op], name);
 	if (o)
-		memcpy((char *)args + o->offset, &pointer, sizeof pointer);
+		plumb_operand_set(args, o, pointer);
 }
 
 /* ---- items ---- */

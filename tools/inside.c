@@ -212,8 +212,7 @@ static const char *scale_name(const struct look *l, double factor, char *text, s
 
 	text[0] = '\0';
 	for (int i = 0; i < info->operands && !text[0]; i++) {
-		const struct plumb_weight *w;
-		memcpy(&w, (const char *)l->call->args + info->operand[i].offset, sizeof w);
+		const struct plumb_weight *w = plumb_operand_get(l->call->args, &info->operand[i]);
 		if (info->operand[i].kind != PLUMB_KIND_WEIGHT || !w)
 			continue;
 		double global = (double)w->global;
@@ -397,11 +396,11 @@ static bool is_tie(const struct look *l)
 	int64_t per_row = l->n / l->call->T, width = 0;
 	const float *s = NULL;
 
-	for (int i = 0; scores && i < info->operands; i++)
-		if (strcmp(info->operand[i].name, scores) == 0) {
-			memcpy(&s, (const char *)l->call->args + info->operand[i].offset, sizeof s);
-			width = plumb_shape_count(info->operand[i].shape, l->call->env->cfg, &extent) / l->call->T;
-		}
+	if (scores) {
+		const struct plumb_operand *o = plumb_operand_find(info, scores);
+		s = plumb_operand_get(l->call->args, o);
+		width = plumb_shape_count(o->shape, l->call->env->cfg, &extent) / l->call->T;
+	}
 	if (!s || width == 0 || strcmp(l->o->name, "count") == 0)
 		return false;
 	for (int64_t t = 0; t < l->call->T; t++) {

@@ -26,16 +26,6 @@ static const struct {
 
 enum { SAMPLES = 8, MAX_COLUMNS = 8192 }; /* wrong elements whose sums are taken apart; K of the largest */
 
-static const void *member(const struct plumb_call *call, const char *name)
-{
-	const struct plumb_op_info *info = &plumb_ops[call->op];
-	const void *p = NULL;
-	for (int i = 0; i < info->operands; i++)
-		if (strcmp(info->operand[i].name, name) == 0)
-			memcpy(&p, (const char *)call->args + info->operand[i].offset, sizeof p);
-	return p;
-}
-
 /* Wrong elements: the terms of their sums, the sum of their magnitudes, and how far off they are. */
 struct samples {
 	double *term[SAMPLES]; /* (K) */
@@ -118,8 +108,8 @@ bool inside_sum(const struct plumb_call *call, const struct plumb_operand *o, co
 
 	for (size_t i = 0; i < sizeof projections / sizeof projections[0]; i++)
 		if (projections[i].op == call->op && strcmp(projections[i].output, o->name) == 0) {
-			w = member(call, projections[i].weight);
-			x = member(call, projections[i].input);
+			w = plumb_operand_get(call->args, plumb_operand_find(&plumb_ops[call->op], projections[i].weight));
+			x = plumb_operand_get(call->args, plumb_operand_find(&plumb_ops[call->op], projections[i].input));
 		}
 	/* LIMIT: 8 of the wrong elements, sums of up to 8192 terms */
 	if (!w || !x || w->cols > MAX_COLUMNS || !(row = malloc((size_t)w->cols * sizeof *row)))

@@ -10,13 +10,6 @@
 #include "core/compare.h"
 #include "core/ops/moe.h"
 
-static const void *pointer_at(const void *args, const struct plumb_operand *o)
-{
-	const void *p;
-	memcpy(&p, (const char *)args + o->offset, sizeof p);
-	return p;
-}
-
 static bool is_integer(const struct plumb_operand *o)
 {
 	return o->kind == PLUMB_KIND_I32 || o->kind == PLUMB_KIND_I64;
@@ -30,7 +23,7 @@ static int64_t element_count(const struct plumb_call *call, const struct plumb_o
 	if (o->kind != PLUMB_KIND_CACHE)
 		return plumb_shape_count(o->shape, call->env->cfg, &extent);
 	plumb_case_written_rows(call, o, &first, &last);
-	return (last - first) * ((const struct plumb_cache *)pointer_at(call->args, o))->width;
+	return (last - first) * ((const struct plumb_cache *)plumb_operand_get(call->args, o))->width;
 }
 
 double *judge_values(const struct plumb_call *call, const struct plumb_operand *o, const void *data, int64_t *count)
@@ -42,7 +35,7 @@ double *judge_values(const struct plumb_call *call, const struct plumb_operand *
 	if (!out)
 		return NULL;
 	if (o->kind == PLUMB_KIND_CACHE) {
-		const struct plumb_cache *cache = pointer_at(call->args, o);
+		const struct plumb_cache *cache = plumb_operand_get(call->args, o);
 		row = malloc(((size_t)n + 1) * sizeof *row);
 		if (!row) {
 			free(out);
@@ -68,7 +61,7 @@ double *judge_values(const struct plumb_call *call, const struct plumb_operand *
 /* Rows of a cache as the candidate left them, one behind the other. */
 static void *gather_rows(const struct plumb_call *call, const struct plumb_operand *o)
 {
-	const struct plumb_cache *cache = pointer_at(call->args, o);
+	const struct plumb_cache *cache = plumb_operand_get(call->args, o);
 	size_t bytes = plumb_format_row_bytes(cache->format, cache->width);
 	int64_t first, last;
 	char *out;
@@ -83,13 +76,13 @@ static void *gather_rows(const struct plumb_call *call, const struct plumb_opera
 static size_t element_bytes(const struct plumb_call *call, const struct plumb_operand *o)
 {
 	if (o->kind == PLUMB_KIND_CACHE)
-		return plumb_format_row_bytes(((const struct plumb_cache *)pointer_at(call->args, o))->format, 1);
+		return plumb_format_row_bytes(((const struct plumb_cache *)plumb_operand_get(call->args, o))->format, 1);
 	return plumb_operand_element(o, call->args);
 }
 
 void *judge_copy(const struct plumb_call *call, const struct plumb_operand *o, size_t *bytes)
 {
-	const void *data = pointer_at(call->args, o);
+	const void *data = plumb_operand_get(call->args, o);
 	void *copy;
 
 	*bytes = 0;
@@ -199,7 +192,7 @@ static int judge_bounds(const struct plumb_call *call, const void *before, const
 			plumb_bound_stat_passes(s, at->gates, sizeof at->gates);
 		if (info->operand[i].kind == PLUMB_KIND_CACHE) /* the index counts from row 0 of the cache */
 			at->worst -= set.first[i] *
-			             ((const struct plumb_cache *)pointer_at(call->args, &info->operand[i]))->width;
+			             ((const struct plumb_cache *)plumb_operand_get(call->args, &info->operand[i]))->width;
 		at->first = at->pass ? -1 : at->worst;
 	}
 	plumb_bound_free(&set);
@@ -363,7 +356,7 @@ int judge_call(const struct plumb_call *call, const void *before,
 	start(out);
 	for (int i = 0; i < info->operands && status == PLUMB_OK; i++) {
 		const struct plumb_operand *o = &info->operand[i];
-		const void *got = pointer_at(call->args, o);
+		const void *got = plumb_operand_get(call->args, o);
 		void *rows = NULL;
 		if ((o->role != PLUMB_OUT && o->role != PLUMB_STATE) || !got || !expected[i].data)
 			continue;
