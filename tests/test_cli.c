@@ -12,16 +12,11 @@
 #include <unistd.h>
 
 #include "tests/support/random_checkpoint.h"
+#include "tests/support/program.h"
 #include "tests/support/scratch.h"
 
 #define TINY PLUMB_GOLDEN_DIR "/tiny/tiny.h5"
 #define CHECKPOINT PLUMB_GOLDEN_DIR "/tiny/checkpoint"
-
-struct result {
-	int status;
-	char out[1 << 16];
-	char err[4096];
-};
 
 static char dir[SCRATCH_PATH];
 
@@ -34,43 +29,11 @@ static void teardown(void)
 	scratch_remove(dir);
 }
 
-static void slurp(const char *name, char *text, size_t size)
+/* Bad input: exit status 2, one line that names all the words. Standard output is left alone here: a decode that fails on the
+ * way has ended its line of tokens. */
+static void expect_bad(const struct program_result *r, const char *first, const char *second)
 {
-	char path[SCRATCH_PATH];
-	FILE *f = fopen(scratch_path(path, dir, name), "rb");
-	size_t n = f ? fread(text, 1, size - 1, f) : 0;
-	text[n] = '\0';
-	if (f)
-		fclose(f);
-}
-
-/* Run the program with a formatted command line. */
-__attribute__((format(printf, 2, 3))) static void plumb(struct result *r, const char *format, ...)
-{
-	char args[2048], line[4096];
-	va_list ap;
-
-	va_start(ap, format);
-	vsnprintf(args, sizeof args, format, ap);
-	va_end(ap);
-	snprintf(line, sizeof line, "'%s' %s >'%s/out' 2>'%s/err' </dev/null", PLUMB_PROGRAM, args, dir, dir);
-	int status = system(line);
-	ck_assert_msg(WIFEXITED(status), "killed: %s", args);
-	r->status = WEXITSTATUS(status);
-	slurp("out", r->out, sizeof r->out);
-	slurp("err", r->err, sizeof r->err);
-}
-
-static void expect(const struct result *r, int status)
-{
-	ck_assert_msg(r->status == status, "exit status %d, expected %d\nstdout: %.600s\nstderr: %s", r->status, status, r->out,
-		r->err);
-}
-
-/* Bad input: exit status 2, one line that names all the words, nothing of it on standard output. */
-static void expect_bad(const struct result *r, const char *first, const char *second)
-{
-	expect(r, 2);
+	program_expect(r, 2);
 	const char *end = strchr(r->err, '\n');
 	ck_assert_msg(end && end[1] == '\0', "not one line: '%s'", r->err);
 	ck_assert_msg(strstr(r->err, first) && strstr(r->err, second), "'%s' does not name '%s' and '%s'", r->err, first, second);
@@ -78,31 +41,31 @@ static void expect_bad(const struct result *r, const char *first, const char *se
 
 START_TEST(help_and_usage)
 {
-	struct result r;
-	plumb(&r, "--help");
-	expect(&r, 0);
+	struct program_result r;
+	program(&r, dir, "--help");
+	program_expect(&r, 0);
 	ck_assert_ptr_nonnull(strstr(r.out, "check"));
-	plumb(&r, "--version");
-	expect(&r, 0);
-	plumb(&r, "%s", "");
-	expect(&r, 2);
-	plumb(&r, "frobnicate");
+	program(&r, dir, "--version");
+	program_expect(&r, 0);
+	program(&r, dir, "%s", "");
+	program_expect(&r, 2);
+	program(&r, dir, "frobnicate");
 	expect_bad(&r, "frobnicate", "--help");
 	static const char *const commands[] = {"check", "run", "list", "golden make", "golden verify", "golden diff"};
 	for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
-		plumb(&r, "%s --help", commands[i]);
-		expect(&r, 0);
+		program(&r, dir, "%s --help", commands[i]);
+		program_expect(&r, 0);
 		ck_assert_msg(strstr(r.out, "examples:") && strstr(r.out, "exit status"), "%s", r.out);
-		plumb(&r, "%s --nonsense", commands[i]);
+		program(&r, dir, "%s --nonsense", commands[i]);
 		expect_bad(&r, "--nonsense", "--help");
 	}
-	plumb(&r, "check");
+	program(&r, dir, "check");
 	expect_bad(&r, "golden file", "usage");
-	plumb(&r, "check " TINY);
+	program(&r, dir, "check " TINY);
 	expect_bad(&r, "--checkpoint", "");
-	plumb(&r, "check " TINY " --checkpoint");
+	program(&r, dir, "check " TINY " --checkpoint");
 	expect_bad(&r, "--checkpoint", "DIR");
-	plumb(&r, "check " TINY " another --checkpoint " CHECKPOINT);
+	program(&r, dir, "check " TINY " another --checkpoint " CHECKPOINT);
 	expect_bad(&r, "another", "usage");
 	static const char *const wrong[][2] = {
 		{"--set cuda", "--set"}, {"--gpu -3", "--gpu"}, {"--seed x", "--seed"}, {"--policy f16", "--policy"}, {"--ties upper", "--ties"}, {"--view side", "--view"},
@@ -112,7 +75,7 @@ START_TEST(help_and_usage)
 		{"--tolerances /nonexistent/t.json", "t.json"},
 	};
 	for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-		plumb(&r, "check " TINY " --checkpoint " CHECKPOINT " %s", wrong[i][0]);
+		program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " %s", wrong[i][0]);
 		expect_bad(&r, wrong[i][1], "");
 	}
 }
@@ -120,23 +83,23 @@ END_TEST
 
 START_TEST(list)
 {
-	struct result r;
-	plumb(&r, "list ops");
-	expect(&r, 0);
+	struct program_result r;
+	program(&r, dir, "list ops");
+	program_expect(&r, 0);
 	ck_assert_ptr_nonnull(strstr(r.out, "gdn_recurrence"));
-	plumb(&r, "list gdn_recurrence");
-	expect(&r, 0);
+	program(&r, dir, "list gdn_recurrence");
+	program_expect(&r, 0);
 	ck_assert_ptr_nonnull(strstr(r.out, "(Hv Dv Dk)"));
-	plumb(&r, "list tolerances");
-	expect(&r, 0);
+	program(&r, dir, "list tolerances");
+	program_expect(&r, 0);
 	ck_assert_ptr_nonnull(strstr(r.out, "1e-06"));
-	plumb(&r, "list orders");
-	expect(&r, 0);
+	program(&r, dir, "list orders");
+	program_expect(&r, 0);
 	ck_assert_ptr_nonnull(strstr(r.out, "strided(W)"));
-	plumb(&r, "list devices");
-	expect(&r, 0);
+	program(&r, dir, "list devices");
+	program_expect(&r, 0);
 	ck_assert_ptr_nonnull(strstr(r.out, "simt"));
-	plumb(&r, "list nothing");
+	program(&r, dir, "list nothing");
 	expect_bad(&r, "nothing", "usage");
 }
 END_TEST
@@ -144,10 +107,10 @@ END_TEST
 /* The acceptance run: both policies, both tie rules, both views. */
 START_TEST(tiny_passes)
 {
-	struct result r;
+	struct program_result r;
 	static const char *const policy[] = {"f32", "bf16"}, *const ties[] = {"torch", "lower"};
-	plumb(&r, "check " TINY " --checkpoint " CHECKPOINT " --policy %s --ties %s --verbose", policy[_i / 2], ties[_i % 2]);
-	expect(&r, 0);
+	program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " --policy %s --ties %s --verbose", policy[_i / 2], ties[_i % 2]);
+	program_expect(&r, 0);
 	ck_assert_ptr_null(strstr(r.out, "FAIL"));
 	ck_assert_ptr_nonnull(strstr(r.out, "layer03") ? r.out : strstr(r.out, "qsa/selected_mask"));
 	ck_assert_ptr_null(strstr(r.out, "\033")); /* no colours in a file */
@@ -166,11 +129,11 @@ static const struct {
 
 START_TEST(quantised_passes)
 {
-	struct result r;
+	struct program_result r;
 	static const char *const mode[] = {"oracle", "twin"}, *const ties[] = {"torch", "lower"};
-	plumb(&r, "check %s --checkpoint %s --mode %s --ties %s --verbose", quantised[_i / 4].golden, quantised[_i / 4].checkpoint,
+	program(&r, dir, "check %s --checkpoint %s --mode %s --ties %s --verbose", quantised[_i / 4].golden, quantised[_i / 4].checkpoint,
 		mode[_i / 2 % 2], ties[_i % 2]);
-	expect(&r, 0);
+	program_expect(&r, 0);
 	ck_assert_ptr_null(strstr(r.out, "FAIL"));
 	ck_assert_ptr_nonnull(strstr(r.out, "greedy"));
 }
@@ -196,13 +159,13 @@ static double number(const cJSON *o, const char *name)
 /* The figures, asserted from the JSON: every float tensor, local <= 1e-6, propagated <= 1e-5, choices equal. */
 static void figures(const char *golden, const char *checkpoint, int expected_floats)
 {
-	struct result r;
+	struct program_result r;
 	char path[SCRATCH_PATH];
 	int floats = 0, choices = 0;
 
 	scratch_path(path, dir, "report.json");
-	plumb(&r, "check %s --checkpoint %s --json '%s' --quiet", golden, checkpoint, path);
-	expect(&r, 0);
+	program(&r, dir, "check %s --checkpoint %s --json '%s' --quiet", golden, checkpoint, path);
+	program_expect(&r, 0);
 	cJSON *j = read_json(path), *view, *item;
 	ck_assert(cJSON_IsTrue(cJSON_GetObjectItem(j, "pass")));
 	cJSON_ArrayForEach(view, cJSON_GetObjectItem(j, "views")) {
@@ -239,7 +202,7 @@ END_TEST
 /* A NaN code in a weight is found by the comparison, not hidden by it (core/bind.h). */
 START_TEST(nan_code)
 {
-	struct result r;
+	struct program_result r;
 	char path[SCRATCH_PATH];
 	size_t size;
 	static const char *const files[] = {"config.json", "layer-00000-experts-0000-0011.safetensors",
@@ -259,26 +222,26 @@ START_TEST(nan_code)
 		scratch_write(dir, to, data, size);
 		free(data);
 	}
-	plumb(&r, "check %s --checkpoint '%s/ckpt' --view local", quantised[0].golden, dir);
-	expect(&r, 1);
+	program(&r, dir, "check %s --checkpoint '%s/ckpt' --view local", quantised[0].golden, dir);
+	program_expect(&r, 1);
 	ck_assert_msg(strstr(r.out, "moe/routed/output") && strstr(r.out, "NaN"), "%s", r.out);
 }
 END_TEST
 
 START_TEST(junit_report)
 {
-	struct result r;
+	struct program_result r;
 	char path[SCRATCH_PATH];
 	size_t size;
 
 	scratch_path(path, dir, "report.xml");
-	plumb(&r, "check " TINY " --checkpoint " CHECKPOINT " --junit '%s' --quiet --view local", path);
-	expect(&r, 0);
+	program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " --junit '%s' --quiet --view local", path);
+	program_expect(&r, 0);
 	char *text = scratch_read(path, &size);
 	ck_assert_ptr_nonnull(strstr(text, "<testsuite name=\"local\" tests=\"91\" failures=\"0\""));
 	ck_assert_ptr_nonnull(strstr(text, "name=\"layer00/gdn/recurrence\"/>"));
 	free(text);
-	plumb(&r, "check " TINY " --checkpoint " CHECKPOINT " --junit '%s/no/such/folder.xml' --quiet", dir);
+	program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " --junit '%s/no/such/folder.xml' --quiet", dir);
 	expect_bad(&r, "folder.xml", "cannot write");
 }
 END_TEST
@@ -286,13 +249,13 @@ END_TEST
 /* Layers and views choose what is compared; nothing left to compare is a failure, not a pass. */
 START_TEST(selection_of_layers)
 {
-	struct result r;
-	plumb(&r, "check " TINY " --checkpoint " CHECKPOINT " --layers 3 --view local --verbose");
-	expect(&r, 0);
+	struct program_result r;
+	program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " --layers 3 --view local --verbose");
+	program_expect(&r, 0);
 	ck_assert_ptr_nonnull(strstr(r.out, "attention/gated"));
 	ck_assert_ptr_null(strstr(r.out, "gdn/output"));
-	plumb(&r, "check " TINY " --checkpoint " CHECKPOINT " --layers out --view propagated --verbose");
-	expect(&r, 0);
+	program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " --layers out --view propagated --verbose");
+	program_expect(&r, 0);
 	ck_assert_ptr_nonnull(strstr(r.out, "decode_logits"));
 	ck_assert_ptr_null(strstr(r.out, "moe/output"));
 }
@@ -300,23 +263,23 @@ END_TEST
 
 START_TEST(run_command)
 {
-	struct result r;
-	plumb(&r, "run --checkpoint " CHECKPOINT " --tokens 5,17,42 --steps 4");
-	expect(&r, 0);
+	struct program_result r;
+	program(&r, dir, "run --checkpoint " CHECKPOINT " --tokens 5,17,42 --steps 4");
+	program_expect(&r, 0);
 	ck_assert_int_eq(strspn(r.out, "0123456789,"), strlen(r.out) - 1);
-	plumb(&r, "run --checkpoint " CHECKPOINT " --tokens 5,17,42 --steps 4 --policy bf16 --threads 1 --page-seed 9");
-	expect(&r, 0);
+	program(&r, dir, "run --checkpoint " CHECKPOINT " --tokens 5,17,42 --steps 4 --policy bf16 --threads 1 --page-seed 9");
+	program_expect(&r, 0);
 	/* every way to run gives the same ids: op by op, as a graph, guarded, mixed */
 	static const char *const ways[] = {
 		"--mode twin", "--set opt", "--set opt --seed 4", "--device simt", "--set opt --guard", "--op moe_router=opt",
 	};
 	char first[256];
-	plumb(&r, "run --checkpoint " CHECKPOINT " --tokens 5,17,42,99 --steps 5");
-	expect(&r, 0);
+	program(&r, dir, "run --checkpoint " CHECKPOINT " --tokens 5,17,42,99 --steps 5");
+	program_expect(&r, 0);
 	snprintf(first, sizeof first, "%.200s", r.out);
 	for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
-		plumb(&r, "run --checkpoint " CHECKPOINT " --tokens 5,17,42,99 --steps 5 %s", ways[i]);
-		expect(&r, 0);
+		program(&r, dir, "run --checkpoint " CHECKPOINT " --tokens 5,17,42,99 --steps 5 %s", ways[i]);
+		program_expect(&r, 0);
 		ck_assert_msg(strcmp(r.out, first) == 0, "%s: %s, expected %s", ways[i], r.out, first);
 	}
 	static const char *const wrong[][2] = {
@@ -325,12 +288,12 @@ START_TEST(run_command)
 		{"--tokens 1,2,3 --capacity 1 --steps 80", "capacity"}, {"--tokens 1 --steps x", "--steps"},
 	};
 	for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-		plumb(&r, "run --checkpoint " CHECKPOINT " %s", wrong[i][0]);
+		program(&r, dir, "run --checkpoint " CHECKPOINT " %s", wrong[i][0]);
 		expect_bad(&r, wrong[i][1], "");
 	}
-	plumb(&r, "run --tokens 1");
+	program(&r, dir, "run --tokens 1");
 	expect_bad(&r, "--checkpoint", "");
-	plumb(&r, "run --checkpoint '%s' --tokens 1", dir);
+	program(&r, dir, "run --checkpoint '%s' --tokens 1", dir);
 	expect_bad(&r, "config.json", "");
 }
 END_TEST
@@ -338,7 +301,7 @@ END_TEST
 /* The greedy tokens of the golden, through the other command. */
 START_TEST(run_agrees_with_golden)
 {
-	struct result r;
+	struct program_result r;
 	char prompt[1024] = "", wanted[512] = "";
 	int64_t id[56], greedy[24];
 	hid_t f = H5Fopen(TINY, H5F_ACC_RDONLY, H5P_DEFAULT);
@@ -353,8 +316,8 @@ START_TEST(run_agrees_with_golden)
 		sprintf(prompt + strlen(prompt), "%s%lld", i ? "," : "", (long long)id[i]);
 	for (int i = 0; i < 24; i++)
 		sprintf(wanted + strlen(wanted), "%s%lld", i ? "," : "", (long long)greedy[i]);
-	plumb(&r, "run --checkpoint " CHECKPOINT " --ties torch --steps 24 --tokens %s", prompt);
-	expect(&r, 0);
+	program(&r, dir, "run --checkpoint " CHECKPOINT " --ties torch --steps 24 --tokens %s", prompt);
+	program_expect(&r, 0);
 	ck_assert_msg(strncmp(r.out, wanted, strlen(wanted)) == 0, "%s, expected %s", r.out, wanted);
 }
 END_TEST
@@ -389,7 +352,7 @@ static void edited_config(const char *from, const char *to)
 
 START_TEST(bad_configs)
 {
-	struct result r;
+	struct program_result r;
 	static const char *const edit[][3] = {
 		{"\"num_key_value_heads\": 2", "\"num_key_value_heads\": 5", "num_key_value_heads"},
 		{"\"indexer_budget\": 16", "\"indexer_budget\": 18", "indexer_budget"},
@@ -404,49 +367,49 @@ START_TEST(bad_configs)
 	};
 	for (size_t i = 0; i < sizeof edit / sizeof edit[0]; i++) {
 		edited_config(edit[i][0], edit[i][1]);
-		plumb(&r, "check " TINY " --checkpoint '%s/ckpt'", dir);
+		program(&r, dir, "check " TINY " --checkpoint '%s/ckpt'", dir);
 		expect_bad(&r, edit[i][2], dir);
 	}
 	/* nothing wrong with the helper: an edit that changes nothing that matters passes */
 	edited_config("\"initializer_range\": 0.02", "\"initializer_range\": 0.03");
-	plumb(&r, "check " TINY " --checkpoint '%s/ckpt' --quiet", dir);
-	expect(&r, 0);
+	program(&r, dir, "check " TINY " --checkpoint '%s/ckpt' --quiet", dir);
+	program_expect(&r, 0);
 }
 END_TEST
 
 START_TEST(bad_checkpoints)
 {
-	struct result r;
+	struct program_result r;
 	char path[SCRATCH_PATH];
 	size_t size;
 	char *model = scratch_read(CHECKPOINT "/model.safetensors", &size);
 
 	mkdir(scratch_path(path, dir, "ckpt"), 0777);
 	copy(CHECKPOINT "/config.json", "ckpt/config.json");
-	plumb(&r, "run --checkpoint '%s/ckpt' --tokens 1", dir);
+	program(&r, dir, "run --checkpoint '%s/ckpt' --tokens 1", dir);
 	expect_bad(&r, "safetensors", dir);
 	static const size_t cut[] = {0, 4, 8, 100, 20000};
 	for (size_t i = 0; i < sizeof cut / sizeof cut[0]; i++) {
 		scratch_write(path, "model.safetensors", model, cut[i]);
-		plumb(&r, "run --checkpoint '%s/ckpt' --tokens 1", dir);
+		program(&r, dir, "run --checkpoint '%s/ckpt' --tokens 1", dir);
 		expect_bad(&r, "model.safetensors", dir);
 	}
 	scratch_write(path, "model.safetensors", model, size - 1);
-	plumb(&r, "run --checkpoint '%s/ckpt' --tokens 1", dir);
+	program(&r, dir, "run --checkpoint '%s/ckpt' --tokens 1", dir);
 	expect_bad(&r, "model.safetensors", dir);
 	/* a header that claims more than the file */
 	model[7] = 0x7f;
 	scratch_write(path, "model.safetensors", model, size);
-	plumb(&r, "run --checkpoint '%s/ckpt' --tokens 1", dir);
+	program(&r, dir, "run --checkpoint '%s/ckpt' --tokens 1", dir);
 	expect_bad(&r, "model.safetensors", dir);
 	free(model);
 	/* an index that leaves the folder */
 	unlink(scratch_path(path, dir, "ckpt/model.safetensors"));
 	scratch_write(dir, "ckpt/model.safetensors.index.json",
 		"{\"weight_map\": {\"lm_head.weight\": \"../evil.safetensors\"}}", (size_t)-1);
-	plumb(&r, "run --checkpoint '%s/ckpt' --tokens 1", dir);
+	program(&r, dir, "run --checkpoint '%s/ckpt' --tokens 1", dir);
 	expect_bad(&r, "evil.safetensors", "index.json");
-	plumb(&r, "run --checkpoint /nonexistent/folder --tokens 1");
+	program(&r, dir, "run --checkpoint /nonexistent/folder --tokens 1");
 	expect_bad(&r, "/nonexistent/folder", "");
 }
 END_TEST
@@ -454,17 +417,17 @@ END_TEST
 /* Goldens: truncated, without what is needed, of another model, with tokens beyond the vocabulary. */
 START_TEST(bad_goldens)
 {
-	struct result r;
+	struct program_result r;
 	size_t size;
 	char *data = scratch_read(TINY, &size), path[SCRATCH_PATH];
 
 	for (int i = 0; i < 8; i++) {
 		scratch_write(dir, "cut.h5", data, size * (size_t)i / 8);
-		plumb(&r, "check '%s/cut.h5' --checkpoint " CHECKPOINT, dir);
+		program(&r, dir, "check '%s/cut.h5' --checkpoint " CHECKPOINT, dir);
 		expect_bad(&r, "cut.h5", "");
 	}
 	free(data);
-	plumb(&r, "check /nonexistent/g.h5 --checkpoint " CHECKPOINT);
+	program(&r, dir, "check /nonexistent/g.h5 --checkpoint " CHECKPOINT);
 	expect_bad(&r, "g.h5", "");
 
 	/* no group of the policy */
@@ -472,7 +435,7 @@ START_TEST(bad_goldens)
 	hid_t f = H5Fopen(scratch_path(path, dir, "edit.h5"), H5F_ACC_RDWR, H5P_DEFAULT);
 	H5Ldelete(f, "bf16", H5P_DEFAULT);
 	H5Fclose(f);
-	plumb(&r, "check '%s' --checkpoint " CHECKPOINT " --policy bf16", path);
+	program(&r, dir, "check '%s' --checkpoint " CHECKPOINT " --policy bf16", path);
 	expect_bad(&r, "/bf16", "edit.h5");
 
 	/* a token beyond the vocabulary */
@@ -484,7 +447,7 @@ START_TEST(bad_goldens)
 	H5Dwrite(d, H5T_NATIVE_INT64, H5S_ALL, H5S_ALL, H5P_DEFAULT, id);
 	H5Dclose(d);
 	H5Fclose(f);
-	plumb(&r, "check '%s' --checkpoint " CHECKPOINT, path);
+	program(&r, dir, "check '%s' --checkpoint " CHECKPOINT, path);
 	expect_bad(&r, "input_ids[7] is 320", "vocab_size");
 
 	/* checkpoint of another model */
@@ -492,8 +455,8 @@ START_TEST(bad_goldens)
 	char other[SCRATCH_PATH];
 	mkdir(scratch_path(other, dir, "other"), 0777);
 	random_checkpoint_write(other, &cfg, &(struct random_checkpoint){.seed = 1, .format = PLUMB_BF16});
-	plumb(&r, "check " TINY " --checkpoint '%s'", other);
-	expect(&r, 2);
+	program(&r, dir, "check " TINY " --checkpoint '%s'", other);
+	program_expect(&r, 2);
 	ck_assert_msg(strstr(r.err, "tiny.h5") != NULL, "%s", r.err);
 }
 END_TEST
@@ -501,7 +464,7 @@ END_TEST
 /* One number of the golden changed, in each kind of tensor: the check must name it. */
 static void changed_golden(const char *dataset, int64_t element, double add, int status, const char *word)
 {
-	struct result r;
+	struct program_result r;
 	char path[SCRATCH_PATH];
 
 	copy(TINY, "edit.h5");
@@ -516,8 +479,8 @@ static void changed_golden(const char *dataset, int64_t element, double add, int
 	H5Sclose(space);
 	H5Dclose(d);
 	H5Fclose(f);
-	plumb(&r, "check '%s' --checkpoint " CHECKPOINT " %s", path, strncmp(dataset, "bf16", 4) == 0 ? "--policy bf16" : "");
-	expect(&r, status);
+	program(&r, dir, "check '%s' --checkpoint " CHECKPOINT " %s", path, strncmp(dataset, "bf16", 4) == 0 ? "--policy bf16" : "");
+	program_expect(&r, status);
 	ck_assert_msg(strstr(r.out, word) != NULL, "nothing of '%s' in: %s", word, r.out);
 }
 
@@ -552,9 +515,9 @@ END_TEST
 /* One digest for twin, simt, another schedule and a mixture; another one for the oracle. */
 static const char *digest(char text[40], const char *options)
 {
-	struct result r;
-	plumb(&r, "check " TINY " --checkpoint " CHECKPOINT " --view local --quiet --digest %s", options);
-	expect(&r, 0);
+	struct program_result r;
+	program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " --view local --quiet --digest %s", options);
+	program_expect(&r, 0);
 	const char *at = strstr(r.out, "digest  ");
 	ck_assert_msg(at != NULL, "%s", r.out);
 	snprintf(text, 40, "%.32s", at + 8);
@@ -587,23 +550,23 @@ END_TEST
 
 START_TEST(guarded_check)
 {
-	struct result r;
-	plumb(&r, "check " TINY " --checkpoint " CHECKPOINT " --view local --guard --quiet %s", _i ? "--set opt" : "--mode twin");
-	expect(&r, 0);
+	struct program_result r;
+	program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " --view local --guard --quiet %s", _i ? "--set opt" : "--mode twin");
+	program_expect(&r, 0);
 }
 END_TEST
 
 /* Without a GPU (or without CUDA in the build) the answer is exit status 3, never a pass. */
 START_TEST(no_gpu)
 {
-	struct result r;
-	plumb(&r, "run --checkpoint " CHECKPOINT " --tokens 1 --set opt --device cuda --gpu 99");
-	expect(&r, 3);
+	struct program_result r;
+	program(&r, dir, "run --checkpoint " CHECKPOINT " --tokens 1 --set opt --device cuda --gpu 99");
+	program_expect(&r, 3);
 	ck_assert_msg(strstr(r.err, "cuda") != NULL || strstr(r.err, "GPU") != NULL, "%s", r.err);
 	ck_assert_str_eq(r.out, "");
-	plumb(&r, "check " TINY " --checkpoint " CHECKPOINT " --set opt --device vulkan");
+	program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " --set opt --device vulkan");
 	expect_bad(&r, "--device", "vulkan");
-	plumb(&r, "check " TINY " --checkpoint " CHECKPOINT " --op moe_down=fast");
+	program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " --op moe_down=fast");
 	expect_bad(&r, "moe_down", "fast");
 }
 END_TEST
@@ -611,42 +574,42 @@ END_TEST
 /* Reports never replace an input, a device or each other, and lost output is no success. */
 START_TEST(report_paths)
 {
-	struct result r;
+	struct program_result r;
 	char path[SCRATCH_PATH];
 	struct stat before, after;
 
 	copy(TINY, "g.h5");
 	ck_assert_int_eq(stat(scratch_path(path, dir, "g.h5"), &before), 0);
-	plumb(&r, "check '%s' --checkpoint " CHECKPOINT " --json '%s'", path, path);
+	program(&r, dir, "check '%s' --checkpoint " CHECKPOINT " --json '%s'", path, path);
 	expect_bad(&r, "overwrite", "g.h5");
 	ck_assert_int_eq(stat(path, &after), 0);
 	ck_assert(before.st_ino == after.st_ino && before.st_size == after.st_size);
-	plumb(&r, "check " TINY " --checkpoint " CHECKPOINT " --junit " CHECKPOINT "/config.json");
+	program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " --junit " CHECKPOINT "/config.json");
 	expect_bad(&r, "checkpoint", "--junit");
-	plumb(&r, "check " TINY " --checkpoint " CHECKPOINT " --json '%s/r' --junit '%s/r'", dir, dir);
+	program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " --json '%s/r' --junit '%s/r'", dir, dir);
 	expect_bad(&r, "--json and --junit", "");
-	plumb(&r, "check " TINY " --checkpoint " CHECKPOINT " --json ''");
+	program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " --json ''");
 	expect_bad(&r, "--json", "empty");
 	/* what is no regular file is written to and stays what it is */
 	ck_assert_int_eq(symlink("/dev/null", scratch_path(path, dir, "null")), 0);
-	plumb(&r, "check " TINY " --checkpoint " CHECKPOINT " --view local --quiet --json '%s'", path);
-	expect(&r, 0);
+	program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " --view local --quiet --json '%s'", path);
+	program_expect(&r, 0);
 	ck_assert(stat(path, &after) == 0 && S_ISCHR(after.st_mode));
 	/* a link to a file is followed */
 	scratch_write(dir, "real.json", "", 0);
 	ck_assert_int_eq(symlink("real.json", scratch_path(path, dir, "link.json")), 0);
-	plumb(&r, "check " TINY " --checkpoint " CHECKPOINT " --view local --quiet --json '%s'", path);
-	expect(&r, 0);
+	program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " --view local --quiet --json '%s'", path);
+	program_expect(&r, 0);
 	ck_assert(lstat(path, &after) == 0 && S_ISLNK(after.st_mode));
 	cJSON_Delete(read_json(path));
 	/* alone on standard output */
-	plumb(&r, "check " TINY " --checkpoint " CHECKPOINT " --view local --junit -");
-	expect(&r, 0);
+	program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " --view local --junit -");
+	program_expect(&r, 0);
 	ck_assert_int_eq(strncmp(r.out, "<?xml", 5), 0);
-	plumb(&r, "list ops >/dev/full; exit $?; true");
-	expect(&r, 2);
-	plumb(&r, "check " TINY " --checkpoint " CHECKPOINT " --view local >&-; exit $?; true");
-	expect(&r, 2);
+	program(&r, dir, "list ops >/dev/full; exit $?; true");
+	program_expect(&r, 2);
+	program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " --view local >&-; exit $?; true");
+	program_expect(&r, 2);
 }
 END_TEST
 
@@ -654,7 +617,7 @@ END_TEST
 static void constant_index_norm(uint16_t code)
 {
 	static const char name[] = "\"model.layers.3.self_attn.indexer.k_layernorm.weight\"";
-	struct result r;
+	struct program_result r;
 	char path[SCRATCH_PATH];
 	size_t size;
 	unsigned long first = 0, last = 0;
@@ -672,8 +635,8 @@ static void constant_index_norm(uint16_t code)
 	scratch_write(path, "model.safetensors", model, size);
 	free(model);
 	for (int i = 0; i < 2; i++) {
-		plumb(&r, "check " TINY " --checkpoint '%s' --view local %s", path, i ? "--policy bf16" : "");
-		expect(&r, 1);
+		program(&r, dir, "check " TINY " --checkpoint '%s' --view local %s", path, i ? "--policy bf16" : "");
+		program_expect(&r, 1);
 		ck_assert_msg(strstr(r.out, "qsa/selected_mask") != NULL, "%s", r.out);
 	}
 }
@@ -686,32 +649,32 @@ END_TEST
 
 START_TEST(ops_only_where_they_run)
 {
-	struct result r;
+	struct program_result r;
 	static const char *const wrong[] = {
 		"gdn_conv@3=opt", "attn_gate@0-2=opt", "lm_head@2=opt", "embed@0=opt", "ple_gate@0=ref", "hc_inject@out=ref",
 		"gdn_conv@0-0000000000000000000000000000000000000000002=opt",
 	};
 	for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-		plumb(&r, "check " TINY " --checkpoint " CHECKPOINT " --op %s", wrong[i]);
+		program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " --op %s", wrong[i]);
 		expect_bad(&r, "--op", "");
 	}
-	plumb(&r, "check " TINY " --checkpoint " CHECKPOINT " --view local --quiet --op gdn_conv@0-3=opt --op lm_head@out=opt");
-	expect(&r, 0);
+	program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " --view local --quiet --op gdn_conv@0-3=opt --op lm_head@out=opt");
+	program_expect(&r, 0);
 }
 END_TEST
 
 /* What the file does not hold is said. */
 START_TEST(missing_recordings_are_named)
 {
-	struct result r;
+	struct program_result r;
 	char path[SCRATCH_PATH];
 
 	copy(TINY, "edit.h5");
 	hid_t f = H5Fopen(scratch_path(path, dir, "edit.h5"), H5F_ACC_RDWR, H5P_DEFAULT);
 	H5Ldelete(f, "fp32/layer02/gdn", H5P_DEFAULT);
 	H5Fclose(f);
-	plumb(&r, "check '%s' --checkpoint " CHECKPOINT " --view local", path);
-	expect(&r, 0);
+	program(&r, dir, "check '%s' --checkpoint " CHECKPOINT " --view local", path);
+	program_expect(&r, 0);
 	ck_assert_msg(strstr(r.out, "not recorded") && strstr(r.out, "layer02/gdn/"), "%s", r.out);
 }
 END_TEST
@@ -719,15 +682,15 @@ END_TEST
 /* A dataset that no op writes is not passed over. */
 START_TEST(unknown_dataset)
 {
-	struct result r;
+	struct program_result r;
 	char path[SCRATCH_PATH];
 
 	copy(TINY, "edit.h5");
 	hid_t f = H5Fopen(scratch_path(path, dir, "edit.h5"), H5F_ACC_RDWR, H5P_DEFAULT);
 	H5Lmove(f, "fp32/layer00/gdn/output", H5L_SAME_LOC, "fp32/layer00/gdn/ouput", H5P_DEFAULT, H5P_DEFAULT);
 	H5Fclose(f);
-	plumb(&r, "check '%s' --checkpoint " CHECKPOINT, path);
-	expect(&r, 1);
+	program(&r, dir, "check '%s' --checkpoint " CHECKPOINT, path);
+	program_expect(&r, 1);
 	ck_assert_msg(strstr(r.out, "gdn/ouput") != NULL, "%s", r.out);
 }
 END_TEST

@@ -15,34 +15,8 @@
 #include "opt/device.h"
 #include "ref/twin/twin.h"
 #include "tests/support/byte_decoder.h"
+#include "tests/support/devices.h"
 #include "tests/support/op_case.h"
-
-#ifdef PLUMB_TEST_GPU
-enum { FIRST, DEVICES };
-#else
-enum { FIRST, OWN_MEMORY, DEVICES }; /* schedules and races: test_ops */
-#endif
-static struct plumb_device *device[DEVICES];
-static struct plumb_error err;
-
-static int open_devices(void)
-{
-	int status = PLUMB_OK;
-	for (int i = 0; i < DEVICES && status == PLUMB_OK; i++) {
-		struct plumb_device_options options = {.poison = PLUMB_POISON_NAN};
-#ifdef PLUMB_TEST_GPU
-		status = plumb_device_open(PLUMB_DEVICE_CUDA, &options, &device[i], &err);
-#else
-		options.own_memory = i == OWN_MEMORY;
-		options.seed = i == OWN_MEMORY ? 7 : 0;
-		status = plumb_device_open(PLUMB_DEVICE_SIMT, &options, &device[i], &err);
-#endif
-	}
-	if (status != PLUMB_OK)
-		printf("%s%s\n",
-		        status == PLUMB_NO_DEVICE ? "SKIP test_format_rows_cuda: " : "test_format_rows: ", err.text);
-	return status;
-}
 
 enum { ZONE = 64 };
 
@@ -273,7 +247,7 @@ END_TEST
 
 int main(void)
 {
-	int status = open_devices();
+	int status = open_devices("test_format_rows", PLUMB_POISON_NAN);
 	if (status != PLUMB_OK)
 		return status == PLUMB_NO_DEVICE ? 77 : EXIT_FAILURE;
 	Suite *suite = suite_create("format_rows");

@@ -19,34 +19,8 @@
 #include "opt/device.h"
 #include "ref/twin/twin.h"
 #include "tests/support/byte_decoder.h"
+#include "tests/support/devices.h"
 #include "tests/support/op_case.h"
-
-#ifdef PLUMB_TEST_GPU
-enum { FIRST, DEVICES };
-#else
-enum { FIRST, OWN_MEMORY, DEVICES };
-#endif
-static struct plumb_device *device[DEVICES];
-static struct plumb_error err;
-
-static int open_devices(void)
-{
-	int status = PLUMB_OK;
-	for (int i = 0; i < DEVICES && status == PLUMB_OK; i++) {
-		struct plumb_device_options options = {.poison = PLUMB_POISON_NAN};
-#ifdef PLUMB_TEST_GPU
-		status = plumb_device_open(PLUMB_DEVICE_CUDA, &options, &device[i], &err);
-#else
-		options.own_memory = i == OWN_MEMORY;
-		options.seed = i == OWN_MEMORY ? 7 : 0;
-		status = plumb_device_open(PLUMB_DEVICE_SIMT, &options, &device[i], &err);
-#endif
-	}
-	if (status != PLUMB_OK)
-		printf("%s%s\n", status == PLUMB_NO_DEVICE ? "SKIP test_format_shapes_cuda: " : "test_format_shapes: ",
-		        err.text);
-	return status;
-}
 
 /* Twin twice, oracle's bounds, and the candidate (NULL: the kernels) on every device. */
 static bool holds(struct op_case *c, plumb_op_fn *candidate, char text[OP_CASE_TEXT])
@@ -596,7 +570,7 @@ END_TEST
 
 int main(void)
 {
-	int status = open_devices();
+	int status = open_devices("test_format_shapes", PLUMB_POISON_NAN);
 	if (status != PLUMB_OK)
 		return status == PLUMB_NO_DEVICE ? 77 : EXIT_FAILURE;
 	Suite *suite = suite_create("format_shapes");

@@ -17,6 +17,7 @@
 #include "opt/device.h"
 #include "ref/twin/twin.h"
 #include "tests/support/decode.h"
+#include "tests/support/program.h"
 #include "tests/support/scratch.h"
 
 #define TINY PLUMB_GOLDEN_DIR "/tiny/tiny.h5"
@@ -110,12 +111,6 @@ END_TEST
 
 /* ---- the program ---- */
 
-struct result {
-	int status;
-	char out[1 << 16];
-	char err[4096];
-};
-
 static void setup(void)
 {
 	scratch_make(dir);
@@ -125,55 +120,19 @@ static void teardown(void)
 	scratch_remove(dir);
 }
 
-static void slurp(const char *name, char *text, size_t size)
+static void expect(const struct program_result *r, int status, const char *out)
 {
-	char path[SCRATCH_PATH];
-	FILE *f = fopen(scratch_path(path, dir, name), "rb");
-	size_t n = f ? fread(text, 1, size - 1, f) : 0;
-	text[n] = '\0';
-	if (f)
-		fclose(f);
-}
-
-__attribute__((format(printf, 2, 3))) static void plumb(struct result *r, const char *format, ...)
-{
-	char args[2048], line[4096];
-	va_list ap;
-	va_start(ap, format);
-	vsnprintf(args, sizeof args, format, ap);
-	va_end(ap);
-	snprintf(line, sizeof line, "'%s' %s >'%s/out' 2>'%s/err' </dev/null", PLUMB_PROGRAM, args, dir, dir);
-	int status = system(line);
-	ck_assert_msg(WIFEXITED(status), "killed: %s", args);
-	r->status = WEXITSTATUS(status);
-	slurp("out", r->out, sizeof r->out);
-	slurp("err", r->err, sizeof r->err);
-}
-
-static void expect(const struct result *r, int status, const char *out)
-{
-	ck_assert_msg(r->status == status, "exit status %d, expected %d\nstdout: %.600s\nstderr: %s", r->status, status,
-	        r->out, r->err);
+	program_expect(r, status);
 	ck_assert_msg(strstr(r->out, out), "no '%s' in %s", out, r->out);
-}
-
-static void expect_bad(const struct result *r, const char *first, const char *second)
-{
-	expect(r, 2, "");
-	const char *end = strchr(r->err, '\n');
-	ck_assert_msg(end && end[1] == '\0', "not one line: '%s'", r->err);
-	ck_assert_msg(strstr(r->err, first) && strstr(r->err, second), "'%s' does not name '%s' and '%s'", r->err,
-	        first, second);
 }
 
 /* The bits are the kernels' (above), so their errors are too. The golden was made from other weights: that it is not
  * met is right, and says that the weights are others. */
 START_TEST(bounds_hold)
 {
-	struct result r;
+	struct program_result r;
 	const char *name = profile_name(_i / 2);
-	plumb(&r,
-	        "check " TINY " --checkpoint " CHECKPOINT
+	program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT
 	        " --profile %s --policy %s --mode twin --view local --bounds --quiet",
 	        name, _i % 2 ? "bf16" : "f32");
 	ck_assert_msg(strstr(r.out, "pass  bounds") && strstr(r.out, "; 0 failed; largest ratio"), "%s: %s%s", name,
@@ -184,12 +143,12 @@ END_TEST
 
 START_TEST(what_changed_is_said)
 {
-	struct result r;
+	struct program_result r;
 	char path[SCRATCH_PATH];
 	size_t size;
 
 	scratch_path(path, dir, "report.json");
-	plumb(&r, "check " TINY " --checkpoint " CHECKPOINT " --profile served --scan --view local --json '%s'", path);
+	program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " --profile served --scan --view local --json '%s'", path);
 	expect(&r, 1, "\nrequantised served: ngram_table bf16 -> fp8_table, 4 matrices; ");
 	expect(&r, 1, "\nscanned     737140 weights, all are finite numbers\n");
 	char *text = scratch_read(path, &size);
@@ -213,14 +172,13 @@ START_TEST(what_changed_is_said)
 	cJSON_Delete(root);
 	free(text);
 
-	plumb(&r,
-	        "check " NVFP4 "/tiny-nvfp4.h5 --checkpoint " NVFP4 "/checkpoint --profile release-nvfp4 --view local");
+	program(&r, dir, "check " NVFP4 "/tiny-nvfp4.h5 --checkpoint " NVFP4 "/checkpoint --profile release-nvfp4 --view local");
 	expect(&r, 0, "\nrequantised release-nvfp4: all is held so\n"); /* and the golden is met */
 	ck_assert_ptr_null(strstr(r.out, "scanned"));
-	plumb(&r, "check " TINY " --checkpoint " CHECKPOINT " --view local");
+	program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " --view local");
 	ck_assert_ptr_null(strstr(r.out, "requantised"));
 
-	plumb(&r, "run --checkpoint " CHECKPOINT " --tokens 5,17,42 --steps 2 --profile served-gdn-nvfp4");
+	program(&r, dir, "run --checkpoint " CHECKPOINT " --tokens 5,17,42 --steps 2 --profile served-gdn-nvfp4");
 	expect(&r, 0, ",");
 	ck_assert_msg(strstr(r.err, "plumb run: requantised served-gdn-nvfp4: ") &&
 	                      strstr(r.err, "gdn bf16 -> nvfp4, 9 matrices"),
@@ -230,32 +188,32 @@ END_TEST
 
 START_TEST(what_is_refused)
 {
-	struct result r;
-	plumb(&r, "check " TINY " --checkpoint " CHECKPOINT " --profile serve");
-	expect_bad(&r, "profile 'serve' is unknown", "release-nvfp4");
+	struct program_result r;
+	program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " --profile serve");
+	program_expect_bad(&r, "profile 'serve' is unknown", "release-nvfp4");
 	scratch_write(dir, "p.json", "{\"version\": 1, \"groups\": {\"embed\": \"nvfp4\"}}", (size_t)-1);
-	plumb(&r, "run --tokens 1 --checkpoint " CHECKPOINT " --profile '%s/p.json'", dir);
-	expect_bad(&r, "p.json: groups.embed is \"nvfp4\"", "expected keep, f32, f16, bf16 or fp8_table");
-	plumb(&r, "list '%s/p.json'", dir);
-	expect_bad(&r, "p.json: groups.embed", "fp8_table");
-	plumb(&r, "run --tokens 1 --checkpoint " CHECKPOINT " --profile '%s/none.json'", dir);
-	expect_bad(&r, "none.json", "");
+	program(&r, dir, "run --tokens 1 --checkpoint " CHECKPOINT " --profile '%s/p.json'", dir);
+	program_expect_bad(&r, "p.json: groups.embed is \"nvfp4\"", "expected keep, f32, f16, bf16 or fp8_table");
+	program(&r, dir, "list '%s/p.json'", dir);
+	program_expect_bad(&r, "p.json: groups.embed", "fp8_table");
+	program(&r, dir, "run --tokens 1 --checkpoint " CHECKPOINT " --profile '%s/none.json'", dir);
+	program_expect_bad(&r, "none.json", "");
 }
 END_TEST
 
 /* A profile of one's own changes what it names and no more. */
 START_TEST(file_of_ones_own)
 {
-	struct result r;
+	struct program_result r;
 	scratch_write(dir, "mine.json", "{\"version\": 1, \"groups\": {\"router\": \"f32\"}}", (size_t)-1);
-	plumb(&r, "check " TINY " --checkpoint " CHECKPOINT " --profile '%s/mine.json' --view local", dir);
+	program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " --profile '%s/mine.json' --view local", dir);
 	expect(&r, 0, "requantised mine: router bf16 -> f32, 8 matrices; "); /* the same values: the golden is met */
 }
 END_TEST
 
 START_TEST(nan_codes_are_named)
 {
-	struct result r;
+	struct program_result r;
 	char to[4 * SCRATCH_PATH];
 	size_t size;
 	snprintf(to, sizeof to, "cp -r " NVFP4 "/checkpoint '%s/ckpt' && chmod -R u+w '%s/ckpt'", dir, dir);
@@ -266,19 +224,19 @@ START_TEST(nan_codes_are_named)
 	data[size - codes - scales] = 0x7F;
 	scratch_write(dir, "ckpt/layer-00002-experts-0000-0011.safetensors", data, size);
 	free(data);
-	plumb(&r, "check " NVFP4 "/tiny-nvfp4.h5 --checkpoint '%s/ckpt' --scan", dir);
-	expect_bad(&r, "/ckpt: tensor layers.2.mlp.experts.", "has code 0x7f, which is NaN");
-	plumb(&r, "run --tokens 1 --checkpoint '%s/ckpt' --profile release-bf16", dir);
-	expect_bad(&r, "/ckpt, for profile release-bf16: layers.2.mlp.experts.", "stored as nvfp4, is nan");
-	plumb(&r, "run --tokens 1 --steps 1 --checkpoint '%s/ckpt'", dir); /* not asked, not looked at */
+	program(&r, dir, "check " NVFP4 "/tiny-nvfp4.h5 --checkpoint '%s/ckpt' --scan", dir);
+	program_expect_bad(&r, "/ckpt: tensor layers.2.mlp.experts.", "has code 0x7f, which is NaN");
+	program(&r, dir, "run --tokens 1 --checkpoint '%s/ckpt' --profile release-bf16", dir);
+	program_expect_bad(&r, "/ckpt, for profile release-bf16: layers.2.mlp.experts.", "stored as nvfp4, is nan");
+	program(&r, dir, "run --tokens 1 --steps 1 --checkpoint '%s/ckpt'", dir); /* not asked, not looked at */
 	ck_assert_int_ne(r.status, 2);
 }
 END_TEST
 
 START_TEST(lists)
 {
-	struct result r;
-	plumb(&r, "list profiles");
+	struct program_result r;
+	program(&r, dir, "list profiles");
 	expect(&r, 0, "GB a token");
 	for (int i = 0; i < profiles(); i++)
 		expect(&r, 0, profile_name(i));
@@ -290,9 +248,9 @@ START_TEST(lists)
 			ck_assert_msg(!width || (size_t)(dot - line) == width, "%s", line);
 			width = (size_t)(dot - line);
 		}
-	plumb(&r, "list served");
+	program(&r, dir, "list served");
 	expect(&r, 0, "experts      nvfp4          73728     1327.104    67947.725");
-	plumb(&r, "list " PLUMB_GOLDEN_DIR "/profiles/served.json");
+	program(&r, dir, "list " PLUMB_GOLDEN_DIR "/profiles/served.json");
 	expect(&r, 0, "experts      nvfp4");
 }
 END_TEST

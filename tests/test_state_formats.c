@@ -15,34 +15,8 @@
 #include "ref/ref.h"
 #include "ref/twin/twin.h"
 #include "tests/support/decode.h"
+#include "tests/support/devices.h"
 #include "tests/support/op_case.h"
-
-#ifdef PLUMB_TEST_GPU
-enum { FIRST, DEVICES };
-#else
-enum { FIRST, OWN_MEMORY, DEVICES };
-#endif
-static struct plumb_device *device[DEVICES];
-static struct plumb_error err;
-
-static int open_devices(void)
-{
-	int status = PLUMB_OK;
-	for (int i = 0; i < DEVICES && status == PLUMB_OK; i++) {
-		struct plumb_device_options options = {.seed = 0};
-#ifdef PLUMB_TEST_GPU
-		status = plumb_device_open(PLUMB_DEVICE_CUDA, &options, &device[i], &err);
-#else
-		options.own_memory = i == OWN_MEMORY;
-		options.seed = i == OWN_MEMORY ? 7 : 0;
-		status = plumb_device_open(PLUMB_DEVICE_SIMT, &options, &device[i], &err);
-#endif
-	}
-	if (status != PLUMB_OK)
-		printf("%s%s\n", status == PLUMB_NO_DEVICE ? "SKIP test_state_formats_cuda: " : "test_state_formats: ",
-			err.text);
-	return status;
-}
 
 /* Implementations in turn: oracle, twin, then the devices. */
 enum { ORACLE, TWIN, SETS = 2 + DEVICES };
@@ -709,7 +683,7 @@ int main(void)
 {
 	Suite *s = suite_create("state formats");
 	TCase *t = tcase_create("caches and state");
-	int status = open_devices();
+	int status = open_devices("test_state_formats", PLUMB_POISON_OFF);
 
 	if (status != PLUMB_OK)
 		return status == PLUMB_NO_DEVICE ? 77 : 1;
