@@ -159,6 +159,7 @@ static int run(int argc, char **argv)
 	const struct option table[] = {
 		{"--checkpoint", "DIR", OPTION_TEXT, &s->checkpoint, "checkpoint folder, instead of a generated model"},
 		SYNTHETIC_OPTIONS(s),
+		{"--profile", "NAME|FILE", OPTION_TEXT, &s->profile, "its number formats: 'plumb list profiles'"},
 		{"--context", "N,N,...", OPTION_TEXT, &w.contexts, "positions to measure at, with generated state (default 4096)"},
 		{"--set", "ref|opt", OPTION_TEXT, &s->set, "which functions (default opt)"},
 		{"--device", "simt|cuda", OPTION_TEXT, &s->device, "where opt runs (default cuda, where this build has it)"},
