@@ -54,13 +54,13 @@ static void wrong_shape(struct plumb_binder *b, const struct plumb_tensor *t, co
 {
 	char found[192];
 	b->status = plumb_fail(b->err, PLUMB_BAD_INPUT, "%s: tensor %s has shape %s, expected %s", t->file, t->name,
-	        plumb_tensor_shape(t, found), expected);
+		plumb_tensor_shape(t, found), expected);
 }
 
 static void wrong_dtype(struct plumb_binder *b, const struct plumb_tensor *t, const char *expected)
 {
 	b->status = plumb_fail(b->err, PLUMB_BAD_INPUT, "%s: tensor %s has dtype %s, expected %s", t->file, t->name,
-	        plumb_dtype_name(t->dtype), expected);
+		plumb_dtype_name(t->dtype), expected);
 }
 
 /* Memory that lives as long as the checkpoint. */
@@ -77,7 +77,7 @@ static void *keep(struct plumb_binder *b, const struct plumb_tensor *t, size_t b
 		b->copy[b->copies++] = copy;
 	else
 		b->status = plumb_fail(b->err, PLUMB_BAD_INPUT, "%s: out of memory for a copy of tensor %s (%zu bytes)",
-		        t->file, t->name, bytes);
+			t->file, t->name, bytes);
 	return copy;
 }
 
@@ -93,21 +93,19 @@ static const void *aligned(struct plumb_binder *b, const struct plumb_tensor *t,
 
 /* The tensor of scales beside t, or NULL, which is a failure unless optional. */
 static const struct plumb_tensor *beside(
-        struct plumb_binder *b, const struct plumb_tensor *t, const char *ending, const char *expected)
+	struct plumb_binder *b, const struct plumb_tensor *t, const char *ending, const char *expected)
 {
 	char name[PLUMB_BIND_NAME];
 	snprintf(name, sizeof name, "%s%s", t->name, ending);
 	const struct plumb_tensor *scale = plumb_bind_look_up(b, name);
 	if (!scale && expected)
-		b->status =
-		        plumb_fail(b->err, PLUMB_BAD_INPUT, "%s: tensor %s is missing: %s has dtype %s, which needs %s",
-		                b->shards->dir, name, t->name, plumb_dtype_name(t->dtype), expected);
+		b->status = plumb_fail(b->err, PLUMB_BAD_INPUT, "%s: tensor %s is missing: %s has dtype %s, which needs %s",
+			b->shards->dir, name, t->name, plumb_dtype_name(t->dtype), expected);
 	return scale;
 }
 
 /* Scale i of t is none. */
-static void refuse_scale(
-        struct plumb_binder *b, const struct plumb_tensor *t, int64_t i, float value, const char *expected)
+static void refuse_scale(struct plumb_binder *b, const struct plumb_tensor *t, int64_t i, float value, const char *expected)
 {
 	char at[64] = "";
 	if (t->rank == 1)
@@ -115,7 +113,7 @@ static void refuse_scale(
 	else if (t->rank == 2)
 		snprintf(at, sizeof at, "[%lld, %lld]", (long long)(i / t->dim[1]), (long long)(i % t->dim[1]));
 	b->status = plumb_fail(b->err, PLUMB_BAD_INPUT, "%s: scale %s%s is %g, expected %s", t->file, t->name, at,
-	        (double)value, expected);
+		(double)value, expected);
 }
 
 /* The one number of t, a scale of a whole matrix or table. */
@@ -160,7 +158,7 @@ static void pass_input_scale(struct plumb_binder *b, const struct plumb_tensor *
 static void bind_fp8(struct plumb_binder *b, struct plumb_weight *w, const struct plumb_tensor *t)
 {
 	struct plumb_shape blocks = {2, {(w->rows + PLUMB_FP8_BLOCK_SIZE - 1) / PLUMB_FP8_BLOCK_SIZE,
-	                                        (w->cols + PLUMB_FP8_BLOCK_SIZE - 1) / PLUMB_FP8_BLOCK_SIZE}};
+						(w->cols + PLUMB_FP8_BLOCK_SIZE - 1) / PLUMB_FP8_BLOCK_SIZE}};
 	char expected[400], shape[192];
 	const struct plumb_tensor *scale = beside(b, t, "_scale_inv", NULL);
 	bool inverse = scale != NULL; /* by name only: it multiplies as well */
@@ -181,12 +179,12 @@ static void bind_fp8(struct plumb_binder *b, struct plumb_weight *w, const struc
 		return;
 	}
 	bool by_row = !inverse && (plumb_shape_equal(scale, &(struct plumb_shape){1, {w->rows}}) ||
-	                                  plumb_shape_equal(scale, &(struct plumb_shape){2, {w->rows, 1}}));
+					  plumb_shape_equal(scale, &(struct plumb_shape){2, {w->rows, 1}}));
 	if (!by_row && !plumb_shape_equal(scale, &blocks)) {
 		snprintf(expected, sizeof expected, "%s (a block)", plumb_shape_show(&blocks, shape));
 		if (!inverse)
 			snprintf(expected, sizeof expected, "%s (a block), [%lld] or [%lld, 1] (a row), [] or [1]",
-			        plumb_shape_show(&blocks, shape), (long long)w->rows, (long long)w->rows);
+				plumb_shape_show(&blocks, shape), (long long)w->rows, (long long)w->rows);
 		wrong_shape(b, scale, expected);
 		return;
 	}
@@ -201,8 +199,7 @@ static void bind_nvfp4(struct plumb_binder *b, struct plumb_weight *w, const str
 	struct plumb_shape groups = {2, {w->rows, (w->cols + PLUMB_NVFP4_GROUP - 1) / PLUMB_NVFP4_GROUP}};
 	char shape[192];
 	const struct plumb_tensor *scale = beside(b, t, "_scale", "it: nvfp4 has a scale for 16 columns");
-	const struct plumb_tensor *global =
-	        scale ? beside(b, t, "_scale_2", "it: nvfp4 has a scale of the matrix") : NULL;
+	const struct plumb_tensor *global = scale ? beside(b, t, "_scale_2", "it: nvfp4 has a scale of the matrix") : NULL;
 	if (!global)
 		return;
 	if (scale->dtype != PLUMB_DTYPE_F8_E4M3)
@@ -219,15 +216,14 @@ static void bind_nvfp4(struct plumb_binder *b, struct plumb_weight *w, const str
 }
 
 /* Codes of t are in place; the scale of the whole table. */
-static void bind_table_scale(
-        struct plumb_binder *b, struct plumb_weight *w, const struct plumb_tensor *t, const char *name)
+static void bind_table_scale(struct plumb_binder *b, struct plumb_weight *w, const struct plumb_tensor *t, const char *name)
 {
 	enum plumb_format format;
 	const struct plumb_tensor *scale = plumb_bind_look_up(b, name);
 	if (!scale)
 		b->status = plumb_fail(b->err, PLUMB_BAD_INPUT,
-		        "%s: tensor %s is missing: %s has dtype F8_E4M3, which needs it, the scale of the table",
-		        b->shards->dir, name, t->name);
+			"%s: tensor %s is missing: %s has dtype F8_E4M3, which needs it, the scale of the table",
+			b->shards->dir, name, t->name);
 	else if (!is_plain(scale->dtype, &format) || format == PLUMB_F16)
 		wrong_dtype(b, scale, "BF16 or F32");
 	else if (!is_single(scale))
@@ -239,7 +235,7 @@ static void bind_table_scale(
 
 /* table_scale: NULL, or the name of the scale if this is a part of the table. */
 static void bind(struct plumb_binder *b, struct plumb_weight *w, const struct plumb_shape *shape, const char *name,
-        const char *table_scale)
+	const char *table_scale)
 {
 	char text[192];
 	const struct plumb_tensor *t = b->status ? NULL : plumb_bind_look_up(b, name);
@@ -253,15 +249,15 @@ static void bind(struct plumb_binder *b, struct plumb_weight *w, const struct pl
 		return;
 	if (!t) {
 		b->status = plumb_fail(b->err, PLUMB_BAD_INPUT, "%s: tensor %s is missing, expected it with shape %s",
-		        b->shards->dir, name, plumb_shape_show(shape, text));
+			b->shards->dir, name, plumb_shape_show(shape, text));
 		return;
 	}
 	w->format = PLUMB_NVFP4;
 	if (!fp8 && !nvfp4 && !is_plain(t->dtype, &w->format)) { /* before the shape: packed formats have another one */
 		wrong_dtype(b, t,
-		        table_scale ? "BF16, F16 or F32, or F8_E4M3 with a scale"
-		        : matrix    ? "BF16, F16 or F32, or F8_E4M3 or U8 (nvfp4) with scales"
-		                    : "BF16, F16 or F32");
+			table_scale ? "BF16, F16 or F32, or F8_E4M3 with a scale"
+			: matrix    ? "BF16, F16 or F32, or F8_E4M3 or U8 (nvfp4) with scales"
+				    : "BF16, F16 or F32");
 		return;
 	}
 	if (nvfp4)
@@ -283,14 +279,13 @@ static void bind(struct plumb_binder *b, struct plumb_weight *w, const struct pl
 		pass_input_scale(b, t);
 }
 
-void plumb_bind_weight(
-        struct plumb_binder *b, struct plumb_weight *w, const struct plumb_shape *shape, const char *name)
+void plumb_bind_weight(struct plumb_binder *b, struct plumb_weight *w, const struct plumb_shape *shape, const char *name)
 {
 	bind(b, w, shape, name, NULL);
 }
 
 void plumb_bind_table_part(struct plumb_binder *b, struct plumb_weight *w, const struct plumb_shape *shape,
-        const char *name, const char *scale_name)
+	const char *name, const char *scale_name)
 {
 	bind(b, w, shape, name, scale_name);
 }

@@ -45,8 +45,7 @@ struct plumb_binder {
  * LIMIT: the codes themselves and the block scales of nvfp4 are not read here: they are most of a checkpoint (68 GB and
  * 7.5 GB of the released one). A NaN code among them is a NaN weight; it comes out of the op that uses it, and no
  * comparison lets a NaN pass. plumb_model_scan (core/scan.h, `--scan`) reads them all and names the first. */
-void plumb_bind_weight(
-	struct plumb_binder *b, struct plumb_weight *w, const struct plumb_shape *shape, const char *name);
+void plumb_bind_weight(struct plumb_binder *b, struct plumb_weight *w, const struct plumb_shape *shape, const char *name);
 
 /* The same for a part of the n-gram table, all parts of which share one scale, tensor scale_name. */
 void plumb_bind_table_part(struct plumb_binder *b, struct plumb_weight *w, const struct plumb_shape *shape,

@@ -27,10 +27,11 @@ static int complete_formats(struct plumb_decoder_options *o, struct plumb_error 
 	if (!o->own_caches)
 		o->caches = o->policy == PLUMB_POLICY_BF16 ? PLUMB_BF16 : PLUMB_F32;
 	if (o->caches != PLUMB_F32 && o->caches != PLUMB_BF16 && o->caches != PLUMB_CACHE_FP8)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "caches are %s, expected f32, bf16 or fp8", plumb_format_name(o->caches));
-	if ((unsigned)o->state >= PLUMB_PLAIN_FORMATS)
 		return plumb_fail(
-			err, PLUMB_BAD_INPUT, "the GDN state is %s, expected f32, f16 or bf16", plumb_format_name(o->state));
+			err, PLUMB_BAD_INPUT, "caches are %s, expected f32, bf16 or fp8", plumb_format_name(o->caches));
+	if ((unsigned)o->state >= PLUMB_PLAIN_FORMATS)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "the GDN state is %s, expected f32, f16 or bf16",
+			plumb_format_name(o->state));
 	return status == PLUMB_OK ? check_scale("value_scale", &o->value_scale, err) : status;
 }
 
@@ -41,8 +42,8 @@ int plumb_options_complete(const struct plumb_config *cfg, struct plumb_decoder_
 	if (o->page_tokens == 0)
 		o->page_tokens = (DEFAULT_PAGE + block - 1) / block * block;
 	if (o->page_tokens < block || o->page_tokens % block != 0)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "page_tokens is %d, expected a multiple of %d (indexer_compress_ratio)",
-			o->page_tokens, block);
+		return plumb_fail(err, PLUMB_BAD_INPUT,
+			"page_tokens is %d, expected a multiple of %d (indexer_compress_ratio)", o->page_tokens, block);
 	if (o->max_rows == 0)
 		o->max_rows = DEFAULT_ROWS;
 	if (o->max_rows < 1 || o->max_rows > MAX_ROWS)
@@ -50,8 +51,9 @@ int plumb_options_complete(const struct plumb_config *cfg, struct plumb_decoder_
 	if (o->capacity == 0)
 		o->capacity = cfg->max_positions < DEFAULT_CAPACITY ? cfg->max_positions : DEFAULT_CAPACITY;
 	if (o->capacity < 1 || o->capacity > cfg->max_positions)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "capacity is %lld tokens, expected 1..%lld (max_position_embeddings)",
-			(long long)o->capacity, (long long)cfg->max_positions);
+		return plumb_fail(err, PLUMB_BAD_INPUT,
+			"capacity is %lld tokens, expected 1..%lld (max_position_embeddings)", (long long)o->capacity,
+			(long long)cfg->max_positions);
 	o->capacity = (o->capacity + o->page_tokens - 1) / o->page_tokens * o->page_tokens;
 	return complete_formats(o, err);
 }
@@ -108,7 +110,12 @@ static struct plumb_cache make_cache(struct pool *p, enum plumb_format format, f
 	int64_t rows, int page_rows, int64_t width)
 {
 	struct plumb_cache c = {
-		.format = format, .scale = scale, .page = page, .page_rows = page_rows, .width = (int32_t)width, .rows = rows,
+		.format = format,
+		.scale = scale,
+		.page = page,
+		.page_rows = page_rows,
+		.width = (int32_t)width,
+		.rows = rows,
 	};
 	c.data = pool_take(p, rows, plumb_format_row_bytes(format, width));
 	return c;
@@ -140,12 +147,11 @@ int plumb_state_create(const struct plumb_config *cfg, const struct plumb_decode
 			a->keys = make_cache(&p, o->caches, o->key_scale, s->page, P, o->page_tokens, width);
 			a->values = make_cache(&p, o->caches, o->value_scale, s->page, P, o->page_tokens, width);
 			a->raw_keys = make_cache(&p, index, 1.0f, s->page, P, o->page_tokens, cfg->index_dim);
-			a->block_keys = make_cache(
-				&p, index, 1.0f, s->page, P / block, o->page_tokens / block, cfg->index_dim);
+			a->block_keys =
+				make_cache(&p, index, 1.0f, s->page, P / block, o->page_tokens / block, cfg->index_dim);
 		}
 		if (plumb_ple_of_layer(cfg, l) >= 0) {
-			x->ple.window = pool_take(
-				&p, plumb_ple_history(cfg) * cfg->streams * cfg->hidden, sizeof(float));
+			x->ple.window = pool_take(&p, plumb_ple_history(cfg) * cfg->streams * cfg->hidden, sizeof(float));
 			x->ple.history = pool_take(&p, cfg->ngram - 1, sizeof(int64_t));
 		}
 	}
@@ -216,26 +222,48 @@ int plumb_activations_create(const struct plumb_config *cfg, const struct plumb_
 		float **place;
 		int64_t count;
 	} floats[] = {
-		{&a->residual, T * S * D}, {&a->residual_next, T * S * D}, {&a->normed, T * S * D},
-		{&a->low, T * cfg->low_rank}, {&a->inject_logits, T * S}, {&a->mixed, T * D}, {&a->injection, T * S},
+		{&a->residual, T * S * D},
+		{&a->residual_next, T * S * D},
+		{&a->normed, T * S * D},
+		{&a->low, T * cfg->low_rank},
+		{&a->inject_logits, T * S},
+		{&a->mixed, T * D},
+		{&a->injection, T * S},
 		{&a->branch, T * D},
-		{&a->ple_embedding, cfg->ple_count ? T * cfg->ple_dim : 0}, {&a->ple_gated, cfg->ple_count ? T * S * D : 0},
-		{&a->ple_conv_in, cfg->ple_count ? T * S * D : 0}, {&a->ple_output, cfg->ple_count ? T * S * D : 0},
-		{&a->gdn_qkv, T * plumb_gdn_channels(cfg)}, {&a->gdn_z, T * value}, {&a->gdn_b, T * cfg->gdn_value_heads},
-		{&a->gdn_a, T * cfg->gdn_value_heads}, {&a->gdn_y, T * plumb_gdn_channels(cfg)}, {&a->gdn_o, T * value},
+		{&a->ple_embedding, cfg->ple_count ? T * cfg->ple_dim : 0},
+		{&a->ple_gated, cfg->ple_count ? T * S * D : 0},
+		{&a->ple_conv_in, cfg->ple_count ? T * S * D : 0},
+		{&a->ple_output, cfg->ple_count ? T * S * D : 0},
+		{&a->gdn_qkv, T * plumb_gdn_channels(cfg)},
+		{&a->gdn_z, T * value},
+		{&a->gdn_b, T * cfg->gdn_value_heads},
+		{&a->gdn_a, T * cfg->gdn_value_heads},
+		{&a->gdn_y, T * plumb_gdn_channels(cfg)},
+		{&a->gdn_o, T * value},
 		{&a->gdn_gated, T * value},
-		{&a->attn_qg, T * 2 * heads}, {&a->attn_k, T * kv}, {&a->attn_v, T * kv}, {&a->attn_q, T * heads},
-		{&a->attn_o, T * heads}, {&a->attn_gated, T * heads},
-		{&a->index_query, T * cfg->index_heads * cfg->index_dim}, {&a->score, T * (o->capacity / cfg->block_tokens)},
-		{&a->router_logits, T * cfg->experts}, {&a->expert_weight, T * A}, {&a->shared_weight, T},
-		{&a->expert_hidden, T * A * cfg->expert_inner}, {&a->shared_hidden, T * cfg->shared_inner},
+		{&a->attn_qg, T * 2 * heads},
+		{&a->attn_k, T * kv},
+		{&a->attn_v, T * kv},
+		{&a->attn_q, T * heads},
+		{&a->attn_o, T * heads},
+		{&a->attn_gated, T * heads},
+		{&a->index_query, T * cfg->index_heads * cfg->index_dim},
+		{&a->score, T * (o->capacity / cfg->block_tokens)},
+		{&a->router_logits, T * cfg->experts},
+		{&a->expert_weight, T * A},
+		{&a->shared_weight, T},
+		{&a->expert_hidden, T * A * cfg->expert_inner},
+		{&a->shared_hidden, T * cfg->shared_inner},
 		{&a->logits, rows * cfg->vocab},
 	};
 	const struct {
 		float **place;
 		int64_t count;
 	} traces[] = {
-		{&a->attn_q_normed, T * heads}, {&a->attn_k_normed, T * kv}, {&a->moe_routed, T * D}, {&a->moe_shared, T * D},
+		{&a->attn_q_normed, T * heads},
+		{&a->attn_k_normed, T * kv},
+		{&a->moe_routed, T * D},
+		{&a->moe_shared, T * D},
 	};
 
 	memset(a, 0, sizeof *a);

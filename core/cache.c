@@ -5,8 +5,7 @@
 
 void *plumb_cache_row(const struct plumb_cache *cache, int64_t r)
 {
-	size_t row =
-		(size_t)cache->page[r / cache->page_rows] * (size_t)cache->page_rows + (size_t)(r % cache->page_rows);
+	size_t row = (size_t)cache->page[r / cache->page_rows] * (size_t)cache->page_rows + (size_t)(r % cache->page_rows);
 	return (unsigned char *)cache->data + row * plumb_format_row_bytes(cache->format, cache->width);
 }
 

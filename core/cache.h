@@ -22,8 +22,8 @@ struct plumb_cache {
 	const int32_t *page;      /* (rows / page_rows rounded up) logical page -> physical page */
 	int32_t page_rows;
 	int32_t width;
-	int64_t rows;             /* capacity */
-	float scale;              /* of PLUMB_CACHE_FP8: above 0, and 448 times it is finite; else of no meaning */
+	int64_t rows; /* capacity */
+	float scale;  /* of PLUMB_CACHE_FP8: above 0, and 448 times it is finite; else of no meaning */
 };
 
 /* A value of a PLUMB_CACHE_FP8: code -> e4m3(code) * scale, and back. x / scale rounds once, and then to the nearest code,

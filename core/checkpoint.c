@@ -49,7 +49,7 @@ static struct plumb_shape stack(int64_t count, int64_t rows, int64_t cols)
 
 /* Bind w to tensor PREFIX SITE.format. site: "" or what stands between, e.g. "layers.3.mlp.". */
 __attribute__((format(printf, 5, 6))) static void bind(
-        struct binder *b, struct plumb_weight *w, struct plumb_shape shape, const char *site, const char *format, ...)
+	struct binder *b, struct plumb_weight *w, struct plumb_shape shape, const char *site, const char *format, ...)
 {
 	char name[PLUMB_BIND_NAME];
 	va_list ap;
@@ -72,7 +72,7 @@ static struct plumb_weight *new_bank(struct binder *b, int64_t count)
 	struct plumb_weight *bank = b->base.status ? NULL : calloc((size_t)count, sizeof *bank);
 	if (!bank && !b->base.status)
 		b->base.status = plumb_fail(b->base.err, PLUMB_BAD_INPUT, "%s: no memory for %lld matrices",
-		        b->base.shards->dir, (long long)count);
+			b->base.shards->dir, (long long)count);
 	return bank;
 }
 
@@ -112,8 +112,7 @@ static void bind_attention(struct binder *b, struct plumb_attention_weights *w, 
 	bind(b, &w->q_norm, vector(c->head_dim), site, "q_norm.weight");
 	bind(b, &w->k_norm, vector(c->head_dim), site, "k_norm.weight");
 	bind(b, &w->out, matrix(c->hidden, queries), site, "o_proj.weight");
-	bind(b, &w->index_qk, matrix((c->index_heads + 1) * c->index_dim, c->hidden), site,
-	        "indexer.index_qk_proj.weight");
+	bind(b, &w->index_qk, matrix((c->index_heads + 1) * c->index_dim, c->hidden), site, "indexer.index_qk_proj.weight");
 	bind(b, &w->index_q_norm, vector(c->index_dim), site, "indexer.q_layernorm.weight");
 	bind(b, &w->index_k_norm, vector(c->index_dim), site, "indexer.k_layernorm.weight");
 }
@@ -163,11 +162,10 @@ static void bind_moe(struct binder *b, struct plumb_moe_weights *w, const char *
 	}
 	for (int64_t e = 0; e < c->experts && !b->base.status; e++) {
 		bind(b, &w->gate[e], matrix(c->expert_inner, c->hidden), site, "experts.%lld.gate_proj.weight",
-		        (long long)e);
-		bind(b, &w->up[e], matrix(c->expert_inner, c->hidden), site, "experts.%lld.up_proj.weight",
-		        (long long)e);
+			(long long)e);
+		bind(b, &w->up[e], matrix(c->expert_inner, c->hidden), site, "experts.%lld.up_proj.weight", (long long)e);
 		bind(b, &w->down[e], matrix(c->hidden, c->expert_inner), site, "experts.%lld.down_proj.weight",
-		        (long long)e);
+			(long long)e);
 	}
 }
 
@@ -183,8 +181,8 @@ static void check_constant(struct binder *b, const char *site, const char *name,
 		return;
 	if (t->dtype != PLUMB_DTYPE_I64 || !plumb_shape_equal(t, &wanted)) {
 		b->base.status = plumb_fail(b->base.err, PLUMB_BAD_INPUT, "%s: tensor %s is %s %s, expected I64 %s",
-		        t->file, full, plumb_dtype_name(t->dtype), plumb_tensor_shape(t, shape),
-		        plumb_shape_show(&wanted, expected_shape));
+			t->file, full, plumb_dtype_name(t->dtype), plumb_tensor_shape(t, shape),
+			plumb_shape_show(&wanted, expected_shape));
 		return;
 	}
 	for (int i = 0; i < count && !b->base.status; i++) {
@@ -192,9 +190,9 @@ static void check_constant(struct binder *b, const char *site, const char *name,
 		memcpy(&stored, t->data + (size_t)i * sizeof stored, sizeof stored);
 		if (stored != expected[i])
 			b->base.status = plumb_fail(b->base.err, PLUMB_BAD_INPUT,
-			        "%s: tensor %s[%d] is %lld, expected %lld from seed, vocab_size and the n-gram fields "
-			        "of config.json",
-			        t->file, full, i, (long long)stored, (long long)expected[i]);
+				"%s: tensor %s[%d] is %lld, expected %lld from seed, vocab_size and the n-gram fields "
+				"of config.json",
+				t->file, full, i, (long long)stored, (long long)expected[i]);
 	}
 }
 
@@ -208,7 +206,7 @@ static int64_t table_rows(const struct binder *b, const char *site, const char *
 }
 
 static void bind_part(
-        struct binder *b, struct plumb_weight *w, struct plumb_shape shape, const char *site, const char *name)
+	struct binder *b, struct plumb_weight *w, struct plumb_shape shape, const char *site, const char *name)
 {
 	char part[PLUMB_BIND_NAME], scale[PLUMB_BIND_NAME];
 	snprintf(part, sizeof part, "%s%sple_embedding.ngram_embedding.%s", b->prefix, site, name);
@@ -244,33 +242,33 @@ static void bind_table(struct binder *b, struct plumb_ple_weights *w, const char
 		bool last = i == w->shards - 1;
 		if (rows < 1 || rows > w->shard_rows || (!last && rows != w->shard_rows))
 			b->base.status = plumb_fail(b->base.err, PLUMB_BAD_INPUT,
-			        "%s: tensor %s%sple_embedding.ngram_embedding.%s has %lld rows, expected %lld as in "
-			        "shard 0%s",
-			        b->base.shards->dir, b->prefix, site, name, (long long)rows, (long long)w->shard_rows,
-			        last ? " or fewer, at least 1" : "");
+				"%s: tensor %s%sple_embedding.ngram_embedding.%s has %lld rows, expected %lld as in "
+				"shard 0%s",
+				b->base.shards->dir, b->prefix, site, name, (long long)rows, (long long)w->shard_rows,
+				last ? " or fewer, at least 1" : "");
 		bind_part(b, &w->table[i], matrix(rows, width), site, name);
 		if (!b->base.status && w->table[i].format != w->table[0].format)
 			b->base.status = plumb_fail(b->base.err, PLUMB_BAD_INPUT,
-			        "%s: tensor %s%sple_embedding.ngram_embedding.%s is stored as %s, expected %s as shard "
-			        "0",
-			        b->base.shards->dir, b->prefix, site, name, plumb_format_name(w->table[i].format),
-			        plumb_format_name(w->table[0].format));
+				"%s: tensor %s%sple_embedding.ngram_embedding.%s is stored as %s, expected %s as shard "
+				"0",
+				b->base.shards->dir, b->prefix, site, name, plumb_format_name(w->table[i].format),
+				plumb_format_name(w->table[0].format));
 		total += rows;
 	}
 	if (b->base.status || total == w->ngram.rows)
 		return;
 	if (total < w->ngram.rows && !whole)
 		b->base.status = plumb_fail(b->base.err, PLUMB_BAD_INPUT,
-		        "%s: tensor %s%sple_embedding.ngram_embedding.shard_%lld.weight is missing: the shards before "
-		        "it have %lld rows, "
-		        "expected %lld in all",
-		        b->base.shards->dir, b->prefix, site, (long long)w->shards, (long long)total,
-		        (long long)w->ngram.rows);
+			"%s: tensor %s%sple_embedding.ngram_embedding.shard_%lld.weight is missing: the shards before "
+			"it have %lld rows, "
+			"expected %lld in all",
+			b->base.shards->dir, b->prefix, site, (long long)w->shards, (long long)total,
+			(long long)w->ngram.rows);
 	else
 		b->base.status = plumb_fail(b->base.err, PLUMB_BAD_INPUT,
-		        "%s: tensors %s%sple_embedding.ngram_embedding.* have %lld rows in %lld parts, expected %lld",
-		        b->base.shards->dir, b->prefix, site, (long long)total, (long long)w->shards,
-		        (long long)w->ngram.rows);
+			"%s: tensors %s%sple_embedding.ngram_embedding.* have %lld rows in %lld parts, expected %lld",
+			b->base.shards->dir, b->prefix, site, (long long)total, (long long)w->shards,
+			(long long)w->ngram.rows);
 }
 
 static void bind_ple(struct binder *b, struct plumb_ple_weights *w, const char *site, int q)
@@ -313,7 +311,7 @@ static void bind_layer(struct binder *b, struct plumb_layer_weights *w, int laye
 		return;
 	if (!(w->ple = calloc(1, sizeof *w->ple))) {
 		b->base.status =
-		        plumb_fail(b->base.err, PLUMB_BAD_INPUT, "%s: no memory for PLE weights", b->base.shards->dir);
+			plumb_fail(b->base.err, PLUMB_BAD_INPUT, "%s: no memory for PLE weights", b->base.shards->dir);
 		return;
 	}
 	snprintf(site, sizeof site, "layers.%d.ple.", layer);
@@ -324,7 +322,7 @@ static void bind_layer(struct binder *b, struct plumb_layer_weights *w, int laye
 static bool is_skipped(const char *name)
 {
 	static const char *const prefixes[] = {"mtp.", "model.mtp.", "model.language_model.mtp.", "visual.",
-	        "model.visual.", "vision_tower.", "model.vision_tower."};
+		"model.visual.", "vision_tower.", "model.vision_tower."};
 	for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++)
 		if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0)
 			return true;
@@ -340,8 +338,8 @@ static void check_all_bound(struct binder *b)
 		char shape[192];
 		if (!b->base.bound[i] && !is_skipped(t->name))
 			b->base.status = plumb_fail(b->base.err, PLUMB_BAD_INPUT,
-			        "%s: tensor %.200s (%s %s) is unknown, expected only tensors that config.json asks for",
-			        t->file, t->name, plumb_dtype_name(t->dtype), plumb_tensor_shape(t, shape));
+				"%s: tensor %.200s (%s %s) is unknown, expected only tensors that config.json asks for",
+				t->file, t->name, plumb_dtype_name(t->dtype), plumb_tensor_shape(t, shape));
 	}
 }
 
@@ -365,14 +363,13 @@ static int bind_model(struct plumb_checkpoint *ck, struct plumb_error *err)
 	struct plumb_model *m = &ck->model;
 	const struct plumb_config *c = &m->cfg;
 	struct binder b = {
-	        .base = {.shards = ck->shards, .bound = calloc(ck->shards->tensors + 1, sizeof(bool)), .err = err},
-	        .cfg = c,
-	        .prefix = find_prefix(ck->shards, c->nested),
+		.base = {.shards = ck->shards, .bound = calloc(ck->shards->tensors + 1, sizeof(bool)), .err = err},
+		.cfg = c,
+		.prefix = find_prefix(ck->shards, c->nested),
 	};
 	m->layer = calloc((size_t)c->layers, sizeof *m->layer);
 	if (!b.base.bound || !m->layer) {
-		b.base.status =
-		        plumb_fail(err, PLUMB_BAD_INPUT, "%s: no memory for %d layers", ck->shards->dir, c->layers);
+		b.base.status = plumb_fail(err, PLUMB_BAD_INPUT, "%s: no memory for %d layers", ck->shards->dir, c->layers);
 		goto done;
 	}
 	bind(&b, &m->embed, matrix(c->vocab, c->hidden), "", "embed_tokens.weight");
@@ -403,9 +400,9 @@ int plumb_checkpoint_open(const char *dir, struct plumb_checkpoint **out, struct
 		goto done;
 	}
 	if ((status = plumb_config_read(config_path, &ck->model.cfg, err)) ||
-	        (status = plumb_shards_open(dir, &ck->shards, err)) || (status = bind_model(ck, err)) ||
-	        (status = plumb_quant_config_check(config_path, ck->shards, is_skipped, err)) ||
-	        (status = plumb_quant_sidecar_check(sidecar_path, ck->shards, is_skipped, err)))
+		(status = plumb_shards_open(dir, &ck->shards, err)) || (status = bind_model(ck, err)) ||
+		(status = plumb_quant_config_check(config_path, ck->shards, is_skipped, err)) ||
+		(status = plumb_quant_sidecar_check(sidecar_path, ck->shards, is_skipped, err)))
 		goto done;
 	*out = ck;
 	ck = NULL;

@@ -30,7 +30,7 @@ void plumb_compare_begin(struct plumb_compare *cmp, int64_t expected)
 }
 
 void plumb_compare_shape(
-        struct plumb_compare *cmp, int rank, const int64_t *dim, int reference_rank, const int64_t *reference_dim)
+	struct plumb_compare *cmp, int rank, const int64_t *dim, int reference_rank, const int64_t *reference_dim)
 {
 	cmp->rank = rank;
 	cmp->reference_rank = reference_rank;
@@ -287,8 +287,7 @@ static void say_shape(struct line *line, int rank, const int64_t *dim)
 static void say_at(struct line *line, const struct plumb_at *at)
 {
 	if (at->index >= 0)
-		say(line, " at element %" PRId64 " (%.9g, expected %.9g)", at->index, (double)at->candidate,
-		        at->reference);
+		say(line, " at element %" PRId64 " (%.9g, expected %.9g)", at->index, (double)at->candidate, at->reference);
 }
 
 /* Findings are gathered in one pass: what holds goes to `good`, what does not to `bad`; the verdict is that nothing is
@@ -343,8 +342,7 @@ static void find_bf16(struct findings *f, const struct plumb_compare *cmp, const
 {
 	double noise = t->bf16_noise * reference_rms(cmp);
 	int64_t bound = t->max_bf16_ulp;
-	bool usable =
-	        t->bf16_noise > 0.0 && bound >= 0 && bound < PLUMB_BF16_STEPS && cmp->max_bf16_ulp < PLUMB_ULP_APART;
+	bool usable = t->bf16_noise > 0.0 && bound >= 0 && bound < PLUMB_BF16_STEPS && cmp->max_bf16_ulp < PLUMB_ULP_APART;
 
 	if (!usable || cmp->max_bf16_ulp <= bound) {
 		find_int(f, "bf16 ulp", cmp->max_bf16_ulp, bound, &cmp->max_bf16_ulp_at);
@@ -374,13 +372,13 @@ static void demand_structure(struct findings *f, const struct plumb_compare *cmp
 	}
 	if (!demand(f, cmp->count >= 1 && cmp->count == cmp->expected))
 		say(&f->bad, "; compared %" PRId64 " elements, expected %" PRId64 " and at least 1", cmp->count,
-		        cmp->expected);
+			cmp->expected);
 	if (!demand(f, mismatched == 0)) {
 		say(&f->bad,
-		        "; %" PRId64 " NaN or Inf on one side only (%" PRId64 " NaN and %" PRId64
-		        " Inf, reference has %" PRId64 " and %" PRId64 "), first",
-		        mismatched, cmp->in_candidate.nan, cmp->in_candidate.inf, cmp->in_reference.nan,
-		        cmp->in_reference.inf);
+			"; %" PRId64 " NaN or Inf on one side only (%" PRId64 " NaN and %" PRId64
+			" Inf, reference has %" PRId64 " and %" PRId64 "), first",
+			mismatched, cmp->in_candidate.nan, cmp->in_candidate.inf, cmp->in_reference.nan,
+			cmp->in_reference.inf);
 		say_at(&f->bad, &cmp->class_mismatch);
 	}
 	if (!demand(f, cmp->nan_both == nan_allowed)) {
@@ -417,7 +415,7 @@ static void demand_bounds(struct findings *f, const struct plumb_compare *cmp, c
 		char name[48];
 		snprintf(name, sizeof name, "part below 2^%d ulp", t->near_ulp_log2);
 		find_min(f, name, (double)(count_near(cmp, t->near_ulp_log2) + nan_allowed) / count, t->min_near,
-		        &cmp->max_ulp_at);
+			&cmp->max_ulp_at);
 	}
 	if (t->set & PLUMB_BOUND_EXACT)
 		find_int(f, "elements that differ", cmp->count - equal, 0, &cmp->first_differ);
@@ -444,8 +442,8 @@ int plumb_verdict(const struct plumb_compare *cmp, const struct plumb_tolerance 
 {
 	char good[sizeof out->text] = "", bad[sizeof out->text] = "";
 	struct findings f = {
-	        .good = {.text = good, .size = sizeof good},
-	        .bad = {.text = bad, .size = sizeof bad},
+		.good = {.text = good, .size = sizeof good},
+		.bad = {.text = bad, .size = sizeof bad},
 	};
 
 	demand_structure(&f, cmp, tolerance);
@@ -478,19 +476,19 @@ int plumb_verdict_int(const struct plumb_compare_int *cmp, struct plumb_verdict 
 {
 	char good[sizeof out->text] = "", bad[sizeof out->text] = "";
 	struct findings f = {
-	        .good = {.text = good, .size = sizeof good},
-	        .bad = {.text = bad, .size = sizeof bad},
-	        .bounds = 1,
+		.good = {.text = good, .size = sizeof good},
+		.bad = {.text = bad, .size = sizeof bad},
+		.bounds = 1,
 	};
 
 	if (!demand(&f, cmp->count >= 1 && cmp->count == cmp->expected))
 		say(&f.bad, "; compared %" PRId64 " integers, expected %" PRId64 " and at least 1", cmp->count,
-		        cmp->expected);
+			cmp->expected);
 	if (!demand(&f, cmp->equal == cmp->count))
 		say(&f.bad,
-		        "; %" PRId64 " of %" PRId64 " integers differ, first at element %" PRId64 " (%" PRId64
-		        ", expected %" PRId64 ")",
-		        cmp->count - cmp->equal, cmp->count, cmp->index, cmp->candidate, cmp->reference);
+			"; %" PRId64 " of %" PRId64 " integers differ, first at element %" PRId64 " (%" PRId64
+			", expected %" PRId64 ")",
+			cmp->count - cmp->equal, cmp->count, cmp->index, cmp->candidate, cmp->reference);
 	say(&f.good, "; %" PRId64 " integers equal", cmp->equal);
 	return conclude(&f, good, bad, out);
 }
@@ -537,7 +535,7 @@ static int wrong(struct plumb_selection *out, int64_t element)
 }
 
 static int check_list(
-        struct plumb_selection *out, const char *side, const int32_t *list, int64_t count, int64_t n, int64_t k)
+	struct plumb_selection *out, const char *side, const int32_t *list, int64_t count, int64_t n, int64_t k)
 {
 	struct line line = {.text = out->text, .size = sizeof out->text};
 
@@ -547,8 +545,8 @@ static int check_list(
 	}
 	for (int64_t i = 0; i < k; i++) {
 		if (!(list[i] >= 0 && list[i] < n)) {
-			say(&line, "%s has element %" PRId32 " in slot %" PRId64 ", expected 0..%" PRId64, side,
-			        list[i], i, n - 1);
+			say(&line, "%s has element %" PRId32 " in slot %" PRId64 ", expected 0..%" PRId64, side, list[i], i,
+				n - 1);
 			return wrong(out, list[i]);
 		}
 		if (contains(list, i, list[i])) {
@@ -590,7 +588,7 @@ static bool explain(struct plumb_selection *out, float a, float b, double bound,
 
 /* Elements of a that b lacks. */
 static bool explain_side(struct plumb_selection *out, const char *has, const char *lacks, const float *score,
-        const int32_t *a, const int32_t *b, int64_t k, double bound)
+	const int32_t *a, const int32_t *b, int64_t k, double bound)
 {
 	struct line line = {.text = out->text, .size = sizeof out->text};
 
@@ -598,9 +596,8 @@ static bool explain_side(struct plumb_selection *out, const char *has, const cha
 		if (contains(b, k, a[i]) || explain(out, score[a[i]], out->cut, bound, a[i]))
 			continue;
 		say(&line,
-		        "%s has element %" PRId32
-		        " and %s has not; its score %.9g is %.3g from the cut %.9g, bound %.3g",
-		        has, a[i], lacks, (double)score[a[i]], out->margin, (double)out->cut, bound);
+			"%s has element %" PRId32 " and %s has not; its score %.9g is %.3g from the cut %.9g, bound %.3g",
+			has, a[i], lacks, (double)score[a[i]], out->margin, (double)out->cut, bound);
 		return false;
 	}
 	return true;
@@ -615,12 +612,12 @@ static int conclude_selection(struct plumb_selection *out, const char *what)
 		say(&line, "equal");
 		break;
 	case PLUMB_CHOICE_TIE:
-		say(&line, "%" PRId64 " %s differ, all by exact ties (element %" PRId64 ", cut %.9g)", out->differ,
-		        what, out->element, (double)out->cut);
+		say(&line, "%" PRId64 " %s differ, all by exact ties (element %" PRId64 ", cut %.9g)", out->differ, what,
+			out->element, (double)out->cut);
 		break;
 	case PLUMB_CHOICE_MARGIN:
 		say(&line, "%" PRId64 " %s differ within the bound, margin %.3g (element %" PRId64 ", cut %.9g)",
-		        out->differ, what, out->margin, out->element, (double)out->cut);
+			out->differ, what, out->margin, out->element, (double)out->cut);
 		break;
 	case PLUMB_CHOICE_WRONG:
 		break; /* the text is there already */
@@ -629,7 +626,7 @@ static int conclude_selection(struct plumb_selection *out, const char *what)
 }
 
 static int compare_sets(const float *score, int64_t n, int64_t k, const int32_t *chosen, int64_t chosen_count,
-        const int32_t *golden, int64_t golden_count, double bound, struct plumb_selection *out)
+	const int32_t *golden, int64_t golden_count, double bound, struct plumb_selection *out)
 {
 	struct line line = {.text = out->text, .size = sizeof out->text};
 	int64_t cut, above = 0, at = 0;
@@ -641,7 +638,7 @@ static int compare_sets(const float *score, int64_t n, int64_t k, const int32_t 
 		return wrong(out, -1);
 	}
 	if (check_list(out, "the candidate", chosen, chosen_count, n, k) != PLUMB_OK ||
-	        check_list(out, "the golden choice", golden, golden_count, n, k) != PLUMB_OK)
+		check_list(out, "the golden choice", golden, golden_count, n, k) != PLUMB_OK)
 		return PLUMB_MISMATCH;
 
 	cut = cut_rank(score, n, k);
@@ -655,13 +652,13 @@ static int compare_sets(const float *score, int64_t n, int64_t k, const int32_t 
 	out->tied = above + at > k ? at : 0;
 
 	if (!explain_side(out, "the candidate", "the golden choice", score, chosen, golden, k, bound) ||
-	        !explain_side(out, "the golden choice", "the candidate", score, golden, chosen, k, bound))
+		!explain_side(out, "the golden choice", "the candidate", score, golden, chosen, k, bound))
 		return PLUMB_MISMATCH;
 	return PLUMB_OK;
 }
 
 int plumb_compare_topk(const float *score, int64_t n, int64_t k, const int32_t *chosen, int64_t chosen_count,
-        const int32_t *golden, int64_t golden_count, double bound, struct plumb_selection *out)
+	const int32_t *golden, int64_t golden_count, double bound, struct plumb_selection *out)
 {
 	if (compare_sets(score, n, k, chosen, chosen_count, golden, golden_count, bound, out) != PLUMB_OK)
 		return PLUMB_MISMATCH;
@@ -669,7 +666,7 @@ int plumb_compare_topk(const float *score, int64_t n, int64_t k, const int32_t *
 }
 
 int plumb_compare_order(const float *score, int64_t n, int64_t k, const int32_t *chosen, int64_t chosen_count,
-        const int32_t *golden, int64_t golden_count, double bound, struct plumb_selection *out)
+	const int32_t *golden, int64_t golden_count, double bound, struct plumb_selection *out)
 {
 	struct line line = {.text = out->text, .size = sizeof out->text};
 
@@ -682,9 +679,9 @@ int plumb_compare_order(const float *score, int64_t n, int64_t k, const int32_t 
 		if (chosen[i] == golden[i] || explain(out, a, b, bound, chosen[i]))
 			continue;
 		say(&line,
-		        "slot %" PRId64 " has element %" PRId32 " of score %.9g, expected %" PRId32
-		        " of score %.9g, bound %.3g",
-		        i, chosen[i], (double)a, golden[i], (double)b, bound);
+			"slot %" PRId64 " has element %" PRId32 " of score %.9g, expected %" PRId32
+			" of score %.9g, bound %.3g",
+			i, chosen[i], (double)a, golden[i], (double)b, bound);
 		return PLUMB_MISMATCH;
 	}
 	return conclude_selection(out, "slots");

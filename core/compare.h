@@ -87,7 +87,7 @@ void plumb_compare_begin(struct plumb_compare *cmp, int64_t expected);
 
 /* Record both shapes; a verdict on shapes that differ fails. May be left out where both sides share one shape. */
 void plumb_compare_shape(
-        struct plumb_compare *cmp, int rank, const int64_t *dim, int reference_rank, const int64_t *reference_dim);
+	struct plumb_compare *cmp, int rank, const int64_t *dim, int reference_rank, const int64_t *reference_dim);
 
 /* Add the next n elements. Any split into calls gives the same measurements, every bit. */
 void plumb_compare_add(struct plumb_compare *cmp, const float *candidate, const float *reference, int64_t n);
@@ -165,8 +165,7 @@ struct plumb_compare_int {
 };
 
 void plumb_compare_int_begin(struct plumb_compare_int *cmp, int64_t expected);
-void plumb_compare_int_add(
-        struct plumb_compare_int *cmp, const int64_t *candidate, const int64_t *reference, int64_t n);
+void plumb_compare_int_add(struct plumb_compare_int *cmp, const int64_t *candidate, const int64_t *reference, int64_t n);
 int plumb_verdict_int(const struct plumb_compare_int *cmp, struct plumb_verdict *out);
 
 /* Selections: which k of n a top-k took. */
@@ -198,12 +197,12 @@ struct plumb_selection {
  * the bound of nothing but itself.
  * Costs O(32*n + k*k); allocates nothing. Returns PLUMB_OK or PLUMB_MISMATCH (WRONG). */
 int plumb_compare_topk(const float *score, int64_t n, int64_t k, const int32_t *chosen, int64_t chosen_count,
-        const int32_t *golden, int64_t golden_count, double bound, struct plumb_selection *out);
+	const int32_t *golden, int64_t golden_count, double bound, struct plumb_selection *out);
 
 /* The same where the slots matter (router: rank order is slot order): beyond the set, the two elements of each slot
  * must have equal scores, or scores at most bound apart. */
 int plumb_compare_order(const float *score, int64_t n, int64_t k, const int32_t *chosen, int64_t chosen_count,
-        const int32_t *golden, int64_t golden_count, double bound, struct plumb_selection *out);
+	const int32_t *golden, int64_t golden_count, double bound, struct plumb_selection *out);
 
 #ifdef __cplusplus
 }

@@ -40,10 +40,10 @@ static bool flag_or(struct plumb_json_object *o, const char *key, bool fallback)
 }
 
 /* Record a broken rule between fields, unless an earlier failure stands. */
-#define REFUSE(o, ...)                                                                                                 \
-	do {                                                                                                           \
-		if (!(o)->status)                                                                                      \
-			(o)->status = plumb_fail((o)->err, PLUMB_BAD_INPUT, __VA_ARGS__);                              \
+#define REFUSE(o, ...)                                                                                                     \
+	do {                                                                                                               \
+		if (!(o)->status)                                                                                          \
+			(o)->status = plumb_fail((o)->err, PLUMB_BAD_INPUT, __VA_ARGS__);                                  \
 	} while (0)
 
 static void check_divides(struct plumb_json_object *o, const char *key, int64_t value, const char *by_key, int64_t by)
@@ -81,8 +81,7 @@ static void read_gdn(struct plumb_json_object *o, struct plumb_config *c)
 	if (o->status)
 		return;
 	if (strcmp(gate, "sigmoid") != 0 && strcmp(gate, "silu") != 0)
-		REFUSE(o, "%s: %soutput_gate_type is \"%.60s\", expected \"sigmoid\" or \"silu\"", o->file, o->path,
-			gate);
+		REFUSE(o, "%s: %soutput_gate_type is \"%.60s\", expected \"sigmoid\" or \"silu\"", o->file, o->path, gate);
 	c->gdn_gate = strcmp(gate, "sigmoid") == 0 ? PLUMB_GATE_SIGMOID : PLUMB_GATE_SILU;
 }
 
@@ -263,11 +262,10 @@ static void read_ple(struct plumb_json_object *o, struct plumb_config *c)
 	if (o->status)
 		return;
 	if (plumb_ngram_heads(c) > PLUMB_MAX_NGRAM_HEADS)
-		REFUSE(o, "%s: %sheads_per_ngram is %d: %d heads with ngram_size %d, expected at most %d", o->file,
-			o->path, c->heads_per_ngram, plumb_ngram_heads(c), c->ngram, PLUMB_MAX_NGRAM_HEADS);
+		REFUSE(o, "%s: %sheads_per_ngram is %d: %d heads with ngram_size %d, expected at most %d", o->file, o->path,
+			c->heads_per_ngram, plumb_ngram_heads(c), c->ngram, PLUMB_MAX_NGRAM_HEADS);
 	if (c->ple_count > 0)
-		check_divides(
-			o, "ple_embed_dim", c->ple_dim, "(ngram_size - 1) * heads_per_ngram", plumb_ngram_heads(c));
+		check_divides(o, "ple_embed_dim", c->ple_dim, "(ngram_size - 1) * heads_per_ngram", plumb_ngram_heads(c));
 }
 
 /* a, b >= 1. */
@@ -285,15 +283,14 @@ static void check_sizes(struct plumb_json_object *o, const struct plumb_config *
 		return;
 	/* Widths first, so that the products of two widths below cannot overflow themselves. */
 	check_product(o, "hc_count * hidden_size", c->streams, c->hidden, SIZE_LIMIT);
-	check_product(o, "the q_proj width 2 * num_attention_heads * head_dim", INT64_C(2) * c->q_heads, c->head_dim,
-		SIZE_LIMIT);
+	check_product(
+		o, "the q_proj width 2 * num_attention_heads * head_dim", INT64_C(2) * c->q_heads, c->head_dim, SIZE_LIMIT);
 	check_product(o, "num_key_value_heads * head_dim", c->kv_heads, c->head_dim, SIZE_LIMIT);
-	check_product(o, "2 * linear_num_key_heads * linear_key_head_dim", INT64_C(2) * c->gdn_key_heads,
-		c->gdn_key_dim, SIZE_LIMIT);
+	check_product(o, "2 * linear_num_key_heads * linear_key_head_dim", INT64_C(2) * c->gdn_key_heads, c->gdn_key_dim,
+		SIZE_LIMIT);
 	check_product(
 		o, "linear_num_value_heads * linear_value_head_dim", c->gdn_value_heads, c->gdn_value_dim, SIZE_LIMIT);
-	check_product(
-		o, "(indexer_n_heads + 1) * indexer_head_dim", c->index_heads + INT64_C(1), c->index_dim, SIZE_LIMIT);
+	check_product(o, "(indexer_n_heads + 1) * indexer_head_dim", c->index_heads + INT64_C(1), c->index_dim, SIZE_LIMIT);
 	check_product(o, "2 * moe_intermediate_size", 2, c->expert_inner, SIZE_LIMIT);
 	check_product(o, "ple_conv_kernel_size * ngram_size", c->ple_conv_taps, c->ngram, SIZE_LIMIT);
 	if (o->status)
@@ -381,8 +378,7 @@ static int read_tree(const cJSON *tree, const char *name, struct plumb_config *o
 		text.status = top.status;
 		const char *inner = plumb_json_string(&text, "model_type", "qwen4_exp_text");
 		if (!text.status && strcmp(inner, "qwen4_exp_text") != 0)
-			REFUSE(&text, "%s: text_config.model_type is \"%.60s\", expected \"qwen4_exp_text\"", name,
-				inner);
+			REFUSE(&text, "%s: text_config.model_type is \"%.60s\", expected \"qwen4_exp_text\"", name, inner);
 		status = text.status ? text.status : read_text_config(&text, c);
 	} else {
 		char shown[64];
@@ -396,8 +392,7 @@ static int read_tree(const cJSON *tree, const char *name, struct plumb_config *o
 	return status;
 }
 
-int plumb_config_parse(
-	const char *text, size_t size, const char *name, struct plumb_config *out, struct plumb_error *err)
+int plumb_config_parse(const char *text, size_t size, const char *name, struct plumb_config *out, struct plumb_error *err)
 {
 	cJSON *tree;
 	int status = plumb_json_parse(text, size, name, &limits, &tree, err);

@@ -45,10 +45,10 @@ enum plumb_gate {
 };
 
 struct plumb_config {
-	bool nested;      /* model_type qwen4_exp: tensor prefix model.language_model., else model. */
-	int64_t vocab;    /* V */
-	int64_t hidden;   /* D */
-	int layers;       /* L */
+	bool nested;    /* model_type qwen4_exp: tensor prefix model.language_model., else model. */
+	int64_t vocab;  /* V */
+	int64_t hidden; /* D */
+	int layers;     /* L */
 	enum plumb_layer_kind kind[PLUMB_MAX_LAYERS];
 	float rms_norm_eps;
 
@@ -61,32 +61,32 @@ struct plumb_config {
 	double rope_theta;
 	int64_t max_positions;
 
-	int gdn_key_heads, gdn_value_heads;     /* Hk, Hv; Hv % Hk == 0 */
-	int64_t gdn_key_dim, gdn_value_dim;     /* Dk, Dv */
-	int gdn_conv_taps;                      /* Kc */
-	enum plumb_gate gdn_gate;               /* output_gate_type */
+	int gdn_key_heads, gdn_value_heads; /* Hk, Hv; Hv % Hk == 0 */
+	int64_t gdn_key_dim, gdn_value_dim; /* Dk, Dv */
+	int gdn_conv_taps;                  /* Kc */
+	enum plumb_gate gdn_gate;           /* output_gate_type */
 
-	int64_t experts;                        /* E */
-	int experts_per_token;                  /* A <= E */
-	int64_t expert_inner, shared_inner;     /* F, Fs */
-	bool norm_topk;                         /* norm_topk_prob */
+	int64_t experts;                    /* E */
+	int experts_per_token;              /* A <= E */
+	int64_t expert_inner, shared_inner; /* F, Fs */
+	bool norm_topk;                     /* norm_topk_prob */
 
-	int index_heads;                        /* Hi */
-	int64_t index_dim;                      /* Di */
-	int block_tokens;                       /* B = indexer_compress_ratio */
-	int64_t block_budget;                   /* N = indexer_budget / B */
+	int index_heads;      /* Hi */
+	int64_t index_dim;    /* Di */
+	int block_tokens;     /* B = indexer_compress_ratio */
+	int64_t block_budget; /* N = indexer_budget / B */
 
-	int ple_count;                          /* PLE modules; 0: none */
-	int ple_layer[PLUMB_MAX_PLE];           /* zero-based layer index of module q, ascending */
-	int64_t ple_dim;                        /* De */
-	int ple_conv_taps;                      /* Kp */
-	int ngram;                              /* G */
+	int ple_count;                /* PLE modules; 0: none */
+	int ple_layer[PLUMB_MAX_PLE]; /* zero-based layer index of module q, ascending */
+	int64_t ple_dim;              /* De */
+	int ple_conv_taps;            /* Kp */
+	int ngram;                    /* G */
 	int heads_per_ngram;
-	int64_t ngram_vocab_base;               /* ngram_vocab_size_base */
-	int64_t ngram_row_multiple;             /* make_ngram_vocab_size_divisible_by */
-	int ngram_parts;                        /* split_ngram_parts: how many shards a save writes */
+	int64_t ngram_vocab_base;   /* ngram_vocab_size_base */
+	int64_t ngram_row_multiple; /* make_ngram_vocab_size_divisible_by */
+	int ngram_parts;            /* split_ngram_parts: how many shards a save writes */
 	uint64_t seed;
-	int64_t eos;                            /* element 0 of eos_token_id */
+	int64_t eos; /* element 0 of eos_token_id */
 };
 
 /* Derived sizes. */
@@ -116,8 +116,7 @@ int plumb_ple_of_layer(const struct plumb_config *c, int layer);
 int plumb_config_read(const char *path, struct plumb_config *out, struct plumb_error *err);
 
 /* The same from memory: text of size bytes (no terminator needed), name for messages. */
-int plumb_config_parse(
-	const char *text, size_t size, const char *name, struct plumb_config *out, struct plumb_error *err);
+int plumb_config_parse(const char *text, size_t size, const char *name, struct plumb_config *out, struct plumb_error *err);
 
 /* A config as the text of a config.json: parsing it gives the same config, every field. To be freed with free(); NULL: out of
  * memory. */

@@ -19,40 +19,40 @@ static bool add_numbers(cJSON *o, const struct plumb_config *c)
 		const char *key;
 		double value;
 	} fields[] = {
-	        {"vocab_size", (double)c->vocab},
-	        {"hidden_size", (double)c->hidden},
-	        {"num_hidden_layers", c->layers},
-	        {"rms_norm_eps", (double)c->rms_norm_eps},
-	        {"hc_count", c->streams},
-	        {"hc_lowrank", (double)c->low_rank},
-	        {"num_attention_heads", c->q_heads},
-	        {"num_key_value_heads", c->kv_heads},
-	        {"head_dim", (double)c->head_dim},
-	        {"partial_rotary_factor", rotary_factor(c)},
-	        {"rope_theta", c->rope_theta},
-	        {"max_position_embeddings", (double)c->max_positions},
-	        {"linear_num_key_heads", c->gdn_key_heads},
-	        {"linear_num_value_heads", c->gdn_value_heads},
-	        {"linear_key_head_dim", (double)c->gdn_key_dim},
-	        {"linear_value_head_dim", (double)c->gdn_value_dim},
-	        {"linear_conv_kernel_dim", c->gdn_conv_taps},
-	        {"num_experts", (double)c->experts},
-	        {"num_experts_per_tok", c->experts_per_token},
-	        {"moe_intermediate_size", (double)c->expert_inner},
-	        {"shared_expert_intermediate_size", (double)c->shared_inner},
-	        {"indexer_n_heads", c->index_heads},
-	        {"indexer_kv_heads", 1},
-	        {"indexer_head_dim", (double)c->index_dim},
-	        {"indexer_compress_ratio", c->block_tokens},
-	        {"indexer_budget", (double)(c->block_budget * c->block_tokens)},
-	        {"ple_embed_dim", (double)c->ple_dim},
-	        {"ple_conv_kernel_size", c->ple_conv_taps},
-	        {"ngram_size", c->ngram},
-	        {"heads_per_ngram", c->heads_per_ngram},
-	        {"ngram_vocab_size_base", (double)c->ngram_vocab_base},
-	        {"make_ngram_vocab_size_divisible_by", (double)c->ngram_row_multiple},
-	        {"split_ngram_parts", c->ngram_parts},
-	        {"seed", (double)(int64_t)c->seed},
+		{"vocab_size", (double)c->vocab},
+		{"hidden_size", (double)c->hidden},
+		{"num_hidden_layers", c->layers},
+		{"rms_norm_eps", (double)c->rms_norm_eps},
+		{"hc_count", c->streams},
+		{"hc_lowrank", (double)c->low_rank},
+		{"num_attention_heads", c->q_heads},
+		{"num_key_value_heads", c->kv_heads},
+		{"head_dim", (double)c->head_dim},
+		{"partial_rotary_factor", rotary_factor(c)},
+		{"rope_theta", c->rope_theta},
+		{"max_position_embeddings", (double)c->max_positions},
+		{"linear_num_key_heads", c->gdn_key_heads},
+		{"linear_num_value_heads", c->gdn_value_heads},
+		{"linear_key_head_dim", (double)c->gdn_key_dim},
+		{"linear_value_head_dim", (double)c->gdn_value_dim},
+		{"linear_conv_kernel_dim", c->gdn_conv_taps},
+		{"num_experts", (double)c->experts},
+		{"num_experts_per_tok", c->experts_per_token},
+		{"moe_intermediate_size", (double)c->expert_inner},
+		{"shared_expert_intermediate_size", (double)c->shared_inner},
+		{"indexer_n_heads", c->index_heads},
+		{"indexer_kv_heads", 1},
+		{"indexer_head_dim", (double)c->index_dim},
+		{"indexer_compress_ratio", c->block_tokens},
+		{"indexer_budget", (double)(c->block_budget * c->block_tokens)},
+		{"ple_embed_dim", (double)c->ple_dim},
+		{"ple_conv_kernel_size", c->ple_conv_taps},
+		{"ngram_size", c->ngram},
+		{"heads_per_ngram", c->heads_per_ngram},
+		{"ngram_vocab_size_base", (double)c->ngram_vocab_base},
+		{"make_ngram_vocab_size_divisible_by", (double)c->ngram_row_multiple},
+		{"split_ngram_parts", c->ngram_parts},
+		{"seed", (double)(int64_t)c->seed},
 	};
 	bool done = true;
 
@@ -69,8 +69,8 @@ static bool add_lists(cJSON *o, const struct plumb_config *c)
 	bool done = kinds && ple;
 
 	for (int l = 0; done && l < c->layers; l++)
-		done = cJSON_AddItemToArray(kinds,
-		        cJSON_CreateString(c->kind[l] == PLUMB_LAYER_GDN ? "linear_attention" : "full_attention"));
+		done = cJSON_AddItemToArray(
+			kinds, cJSON_CreateString(c->kind[l] == PLUMB_LAYER_GDN ? "linear_attention" : "full_attention"));
 	for (int q = 0; done && q < c->ple_count; q++)
 		done = cJSON_AddItemToArray(ple, cJSON_CreateNumber(c->ple_layer[q] + 1));
 	return done;

@@ -71,8 +71,7 @@ int plumb_decoder_create(const struct plumb_model *model, const struct plumb_pla
 	if (status == PLUMB_OK)
 		status = plumb_plan_create(cfg, none, &d->plan, err);
 	if (status == PLUMB_OK)
-		memcpy(d->plan.binding, plan->binding,
-			(size_t)(cfg->layers + 1) * PLUMB_OP_COUNT * sizeof *plan->binding);
+		memcpy(d->plan.binding, plan->binding, (size_t)(cfg->layers + 1) * PLUMB_OP_COUNT * sizeof *plan->binding);
 	if (status == PLUMB_OK)
 		status = plumb_state_create(cfg, &d->options, &d->state, err);
 	if (status == PLUMB_OK)
@@ -173,7 +172,13 @@ static int run(struct plumb_decoder *d, enum plumb_op op, int layer, enum plumb_
 	struct plumb_env env = d->env;
 	env.device = b->device;
 	struct plumb_call call = {
-		.op = op, .layer = layer, .site = site, .position = d->state.position + d->passed, .T = T, .env = &env, .binding = b,
+		.op = op,
+		.layer = layer,
+		.site = site,
+		.position = d->state.position + d->passed,
+		.T = T,
+		.env = &env,
+		.binding = b,
 		.args = args,
 	};
 	const struct plumb_maker *maker = &d->model->maker;
@@ -205,12 +210,23 @@ static int hc_read(struct plumb_decoder *d, int layer, enum plumb_site site, con
 	struct plumb_activations *a = &d->act;
 	bool injects = site != PLUMB_SITE_FINAL;
 	struct plumb_hc_norm_down down = {
-		.T = T, .residual = a->residual, .norm = &w->norm, .down = &w->down, .inject = injects ? &w->inject : NULL,
-		.normed = a->normed, .low = a->low, .inject_logits = injects ? a->inject_logits : NULL,
+		.T = T,
+		.residual = a->residual,
+		.norm = &w->norm,
+		.down = &w->down,
+		.inject = injects ? &w->inject : NULL,
+		.normed = a->normed,
+		.low = a->low,
+		.inject_logits = injects ? a->inject_logits : NULL,
 	};
 	struct plumb_hc_up_mix mix = {
-		.T = T, .normed = a->normed, .low = a->low, .inject_logits = down.inject_logits, .up = &w->up,
-		.mixed = a->mixed, .injection = injects ? a->injection : NULL,
+		.T = T,
+		.normed = a->normed,
+		.low = a->low,
+		.inject_logits = down.inject_logits,
+		.up = &w->up,
+		.mixed = a->mixed,
+		.injection = injects ? a->injection : NULL,
 	};
 	int status = run(d, PLUMB_HC_NORM_DOWN, layer, site, T, &down);
 	if (status == PLUMB_OK)
@@ -223,7 +239,10 @@ static int hc_write(struct plumb_decoder *d, int layer, enum plumb_site site, in
 {
 	struct plumb_activations *a = &d->act;
 	struct plumb_hc_inject inject = {
-		.T = T, .residual = a->residual, .branch = a->branch, .injection = a->injection,
+		.T = T,
+		.residual = a->residual,
+		.branch = a->branch,
+		.injection = a->injection,
 		.residual_out = a->residual_next,
 	};
 	int status = run(d, PLUMB_HC_INJECT, layer, site, T, &inject);
@@ -237,17 +256,37 @@ static int ple(struct plumb_decoder *d, int layer, int64_t T)
 	struct plumb_ple_state *s = &d->state.layer[layer].ple;
 	struct plumb_activations *a = &d->act;
 	struct plumb_ple_embed embed = {
-		.T = T, .token = a->token, .history = s->history, .ngram = &w->ngram, .table = w->table,
-		.shards = w->shards, .shard_rows = w->shard_rows, .row = a->ple_row, .embedding = a->ple_embedding,
+		.T = T,
+		.token = a->token,
+		.history = s->history,
+		.ngram = &w->ngram,
+		.table = w->table,
+		.shards = w->shards,
+		.shard_rows = w->shard_rows,
+		.row = a->ple_row,
+		.embedding = a->ple_embedding,
 	};
 	struct plumb_ple_gate gate = {
-		.T = T, .embedding = a->ple_embedding, .residual = a->residual, .key_proj = &w->key_proj,
-		.value_proj = &w->value_proj, .norm_key = &w->norm_key, .norm_query = &w->norm_query,
-		.norm_conv = &w->norm_conv, .gated = a->ple_gated, .conv_in = a->ple_conv_in,
+		.T = T,
+		.embedding = a->ple_embedding,
+		.residual = a->residual,
+		.key_proj = &w->key_proj,
+		.value_proj = &w->value_proj,
+		.norm_key = &w->norm_key,
+		.norm_query = &w->norm_query,
+		.norm_conv = &w->norm_conv,
+		.gated = a->ple_gated,
+		.conv_in = a->ple_conv_in,
 	};
 	struct plumb_ple_conv conv = {
-		.T = T, .position = &d->state.position, .gated = a->ple_gated, .conv_in = a->ple_conv_in,
-		.residual = a->residual, .conv = &w->conv, .window = s->window, .output = a->ple_output,
+		.T = T,
+		.position = &d->state.position,
+		.gated = a->ple_gated,
+		.conv_in = a->ple_conv_in,
+		.residual = a->residual,
+		.conv = &w->conv,
+		.window = s->window,
+		.output = a->ple_output,
 		.residual_out = a->residual_next,
 	};
 	int status = run(d, PLUMB_PLE_EMBED, layer, PLUMB_SITE_NONE, T, &embed);
@@ -265,15 +304,35 @@ static int gdn(struct plumb_decoder *d, int layer, int64_t T)
 	struct plumb_gdn_state *s = &d->state.layer[layer].gdn;
 	struct plumb_activations *a = &d->act;
 	struct plumb_gdn_in_proj in = {
-		.T = T, .x = a->mixed, .w_qkv = &w->qkv, .w_z = &w->z, .w_b = &w->b, .w_a = &w->a,
-		.qkv = a->gdn_qkv, .z = a->gdn_z, .b = a->gdn_b, .a = a->gdn_a,
+		.T = T,
+		.x = a->mixed,
+		.w_qkv = &w->qkv,
+		.w_z = &w->z,
+		.w_b = &w->b,
+		.w_a = &w->a,
+		.qkv = a->gdn_qkv,
+		.z = a->gdn_z,
+		.b = a->gdn_b,
+		.a = a->gdn_a,
 	};
 	struct plumb_gdn_conv conv = {
-		.T = T, .position = &d->state.position, .qkv = a->gdn_qkv, .conv = &w->conv, .window = s->window, .y = a->gdn_y,
+		.T = T,
+		.position = &d->state.position,
+		.qkv = a->gdn_qkv,
+		.conv = &w->conv,
+		.window = s->window,
+		.y = a->gdn_y,
 	};
 	struct plumb_gdn_recurrence recurrence = {
-		.T = T, .y = a->gdn_y, .b = a->gdn_b, .a = a->gdn_a, .a_log = &w->a_log, .dt_bias = &w->dt_bias,
-		.state = s->s, .state_format = s->format, .o = a->gdn_o,
+		.T = T,
+		.y = a->gdn_y,
+		.b = a->gdn_b,
+		.a = a->gdn_a,
+		.a_log = &w->a_log,
+		.dt_bias = &w->dt_bias,
+		.state = s->s,
+		.state_format = s->format,
+		.o = a->gdn_o,
 	};
 	struct plumb_gdn_norm_gate gate = {.T = T, .o = a->gdn_o, .z = a->gdn_z, .norm = &w->norm, .out = a->gdn_gated};
 	struct plumb_gdn_out_proj out = {.T = T, .x = a->gdn_gated, .w = &w->out, .y = a->branch};
@@ -297,16 +356,30 @@ static int qsa(struct plumb_decoder *d, int layer, int64_t T)
 	struct plumb_attention_state *s = &d->state.layer[layer].attention;
 	struct plumb_activations *a = &d->act;
 	struct plumb_qsa_project project = {
-		.T = T, .position = &d->state.position, .x = a->mixed, .rope = d->state.rope, .w = &w->index_qk,
-		.q_norm = &w->index_q_norm, .k_norm = &w->index_k_norm, .query = a->index_query,
-		.raw_keys = &s->raw_keys, .block_keys = &s->block_keys,
+		.T = T,
+		.position = &d->state.position,
+		.x = a->mixed,
+		.rope = d->state.rope,
+		.w = &w->index_qk,
+		.q_norm = &w->index_q_norm,
+		.k_norm = &w->index_k_norm,
+		.query = a->index_query,
+		.raw_keys = &s->raw_keys,
+		.block_keys = &s->block_keys,
 	};
 	struct plumb_qsa_score score = {
-		.T = T, .position = &d->state.position, .query = a->index_query, .block_keys = &s->block_keys,
+		.T = T,
+		.position = &d->state.position,
+		.query = a->index_query,
+		.block_keys = &s->block_keys,
 		.score = a->score,
 	};
 	struct plumb_qsa_select select = {
-		.T = T, .position = &d->state.position, .score = a->score, .block = a->block, .count = a->block_count,
+		.T = T,
+		.position = &d->state.position,
+		.score = a->score,
+		.block = a->block,
+		.count = a->block_count,
 	};
 	int status = run(d, PLUMB_QSA_PROJECT, layer, PLUMB_SITE_NONE, T, &project);
 	if (status == PLUMB_OK)
@@ -322,17 +395,39 @@ static int attention(struct plumb_decoder *d, int layer, int64_t T)
 	struct plumb_attention_state *s = &d->state.layer[layer].attention;
 	struct plumb_activations *a = &d->act;
 	struct plumb_attn_in_proj in = {
-		.T = T, .x = a->mixed, .w_q = &w->q, .w_k = &w->k, .w_v = &w->v, .qg = a->attn_qg, .k = a->attn_k,
+		.T = T,
+		.x = a->mixed,
+		.w_q = &w->q,
+		.w_k = &w->k,
+		.w_v = &w->v,
+		.qg = a->attn_qg,
+		.k = a->attn_k,
 		.v = a->attn_v,
 	};
 	struct plumb_attn_qk_rope rope = {
-		.T = T, .position = &d->state.position, .qg = a->attn_qg, .k = a->attn_k, .v = a->attn_v,
-		.rope = d->state.rope, .q_norm = &w->q_norm, .k_norm = &w->k_norm, .q = a->attn_q, .keys = &s->keys,
-		.values = &s->values, .q_normed = a->attn_q_normed, .k_normed = a->attn_k_normed,
+		.T = T,
+		.position = &d->state.position,
+		.qg = a->attn_qg,
+		.k = a->attn_k,
+		.v = a->attn_v,
+		.rope = d->state.rope,
+		.q_norm = &w->q_norm,
+		.k_norm = &w->k_norm,
+		.q = a->attn_q,
+		.keys = &s->keys,
+		.values = &s->values,
+		.q_normed = a->attn_q_normed,
+		.k_normed = a->attn_k_normed,
 	};
 	struct plumb_attn_decode decode = {
-		.T = T, .position = &d->state.position, .q = a->attn_q, .keys = &s->keys, .values = &s->values,
-		.block = a->block, .count = a->block_count, .o = a->attn_o,
+		.T = T,
+		.position = &d->state.position,
+		.q = a->attn_q,
+		.keys = &s->keys,
+		.values = &s->values,
+		.block = a->block,
+		.count = a->block_count,
+		.o = a->attn_o,
 	};
 	struct plumb_attn_gate gate = {.T = T, .o = a->attn_o, .qg = a->attn_qg, .out = a->attn_gated};
 	struct plumb_attn_out_proj out = {.T = T, .x = a->attn_gated, .w = &w->out, .y = a->branch};
@@ -356,17 +451,38 @@ static int moe(struct plumb_decoder *d, int layer, int64_t T)
 	const struct plumb_moe_weights *w = &d->model->layer[layer].moe;
 	struct plumb_activations *a = &d->act;
 	struct plumb_moe_router router = {
-		.T = T, .x = a->mixed, .gate = &w->router, .shared_gate = &w->shared_router, .logits = a->router_logits,
-		.expert = a->expert, .weight = a->expert_weight, .shared_weight = a->shared_weight,
+		.T = T,
+		.x = a->mixed,
+		.gate = &w->router,
+		.shared_gate = &w->shared_router,
+		.logits = a->router_logits,
+		.expert = a->expert,
+		.weight = a->expert_weight,
+		.shared_weight = a->shared_weight,
 	};
 	struct plumb_moe_gate_up gate_up = {
-		.T = T, .x = a->mixed, .expert = a->expert, .gate = w->gate, .up = w->up, .shared_gate = &w->shared_gate,
-		.shared_up = &w->shared_up, .hidden = a->expert_hidden, .shared_hidden = a->shared_hidden,
+		.T = T,
+		.x = a->mixed,
+		.expert = a->expert,
+		.gate = w->gate,
+		.up = w->up,
+		.shared_gate = &w->shared_gate,
+		.shared_up = &w->shared_up,
+		.hidden = a->expert_hidden,
+		.shared_hidden = a->shared_hidden,
 	};
 	struct plumb_moe_down down = {
-		.T = T, .hidden = a->expert_hidden, .shared_hidden = a->shared_hidden, .expert = a->expert,
-		.weight = a->expert_weight, .shared_weight = a->shared_weight, .down = w->down,
-		.shared_down = &w->shared_down, .y = a->branch, .routed = a->moe_routed, .shared = a->moe_shared,
+		.T = T,
+		.hidden = a->expert_hidden,
+		.shared_hidden = a->shared_hidden,
+		.expert = a->expert,
+		.weight = a->expert_weight,
+		.shared_weight = a->shared_weight,
+		.down = w->down,
+		.shared_down = &w->shared_down,
+		.y = a->branch,
+		.routed = a->moe_routed,
+		.shared = a->moe_shared,
 	};
 	int status = run(d, PLUMB_MOE_ROUTER, layer, PLUMB_SITE_NONE, T, &router);
 	if (status == PLUMB_OK)
@@ -464,8 +580,9 @@ int plumb_decoder_step(struct plumb_decoder *d, const int32_t *token, int64_t T,
 int plumb_decoder_resume(struct plumb_decoder *d, int64_t position, struct plumb_error *err)
 {
 	if (position < 0 || position > d->options.capacity)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "a decoder cannot go on from position %lld, expected 0..%lld (its capacity)",
-			(long long)position, (long long)d->options.capacity);
+		return plumb_fail(err, PLUMB_BAD_INPUT,
+			"a decoder cannot go on from position %lld, expected 0..%lld (its capacity)", (long long)position,
+			(long long)d->options.capacity);
 	d->state.position = (int32_t)position;
 	d->rows = 0;
 	return PLUMB_OK;

@@ -47,7 +47,8 @@ struct plumb_call {
 	const struct plumb_env *env;
 	const struct plumb_binding *binding;
 	const void *args; /* the op's argument struct; all pointers are host pointers */
-	const struct plumb_op_info *info; /* of args, where several ops are called as one (opt/user.h); else NULL: plumb_ops[op] */
+	const struct plumb_op_info
+		*info; /* of args, where several ops are called as one (opt/user.h); else NULL: plumb_ops[op] */
 };
 
 /* Called around every op. before sees inputs and state; after sees the outputs and may overwrite them in place.
@@ -89,17 +90,17 @@ struct plumb_layer_state {
 struct plumb_decoder_options {
 	enum plumb_policy policy;
 	enum plumb_ties ties;
-	int64_t capacity;    /* P; rounded up to whole pages; default 4096, at most max_positions */
-	int page_tokens;     /* a multiple of B; default the least multiple of B that is >= 64 */
-	uint64_t page_seed;  /* 0: pages in order; else shuffled by this seed (results do not change) */
-	int max_rows;        /* rows of one pass, longer prompts are cut; default 64 */
+	int64_t capacity;   /* P; rounded up to whole pages; default 4096, at most max_positions */
+	int page_tokens;    /* a multiple of B; default the least multiple of B that is >= 64 */
+	uint64_t page_seed; /* 0: pages in order; else shuffled by this seed (results do not change) */
+	int max_rows;       /* rows of one pass, longer prompts are cut; default 64 */
 	/* How keys and values are stored, and the GDN state; index keys and block keys follow the policy. */
-	bool own_caches;          /* caches says it; else f32 under policy f32, bf16 under bf16 */
-	enum plumb_format caches; /* f32, bf16 or PLUMB_CACHE_FP8 */
+	bool own_caches;              /* caches says it; else f32 under policy f32, bf16 under bf16 */
+	enum plumb_format caches;     /* f32, bf16 or PLUMB_CACHE_FP8 */
 	float key_scale, value_scale; /* of fp8 caches; 0 stands for 1 */
-	enum plumb_format state;  /* f32 (default), f16 or bf16 */
-	bool all_logits;     /* logits of every row, else of the last row of a step */
-	bool traces;         /* ask ops for their trace outputs */
+	enum plumb_format state;      /* f32 (default), f16 or bf16 */
+	bool all_logits;              /* logits of every row, else of the last row of a step */
+	bool traces;                  /* ask ops for their trace outputs */
 };
 
 struct plumb_decoder;

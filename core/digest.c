@@ -130,7 +130,8 @@ static void add_cache(struct plumb_digest *d, int part, int layer, const struct 
 }
 
 /* Rings go in by position, so the digest says nothing of how they are laid out. */
-static void add_ring(struct plumb_digest *d, int part, int layer, const float *ring, int64_t rows, int64_t width, int64_t position)
+static void add_ring(
+	struct plumb_digest *d, int part, int layer, const float *ring, int64_t rows, int64_t width, int64_t position)
 {
 	for (int64_t p = position > rows ? position - rows : 0; p < position; p++)
 		add_state(d, part, layer, p, PLUMB_KIND_F32, ring + p % rows * width, width);
@@ -224,7 +225,8 @@ void plumb_digest_state(struct plumb_digest *d, struct plumb_decoder *decoder)
 		}
 		if (plumb_ple_of_layer(cfg, l) >= 0) {
 			if (plumb_ple_history(cfg) > 0)
-				add_ring(d, 6, l, s->ple.window, plumb_ple_history(cfg), cfg->streams * cfg->hidden, position);
+				add_ring(d, 6, l, s->ple.window, plumb_ple_history(cfg), cfg->streams * cfg->hidden,
+					position);
 			add_state(d, 7, l, 0, PLUMB_KIND_I64, s->ple.history, cfg->ngram - 1);
 		}
 	}

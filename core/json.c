@@ -320,8 +320,8 @@ static int parse_terminated(const char *text, size_t size, const char *name, con
 
 static int too_long(const char *name, uint64_t size, size_t limit, struct plumb_error *err)
 {
-	return plumb_fail(err, PLUMB_BAD_INPUT, "%s: has %llu bytes, expected at most %zu", name,
-		(unsigned long long)size, limit);
+	return plumb_fail(
+		err, PLUMB_BAD_INPUT, "%s: has %llu bytes, expected at most %zu", name, (unsigned long long)size, limit);
 }
 
 int plumb_json_parse(const char *text, size_t size, const char *name, const struct plumb_json_limits *limits,
@@ -375,8 +375,8 @@ int plumb_file_read(const char *path, size_t limit, char **out, size_t *size, st
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0) {
-			plumb_fail(err, PLUMB_BAD_INPUT, "%s: read %zu of %lld bytes: %s", path, got,
-				(long long)st.st_size, n < 0 ? strerror(errno) : "the file became shorter");
+			plumb_fail(err, PLUMB_BAD_INPUT, "%s: read %zu of %lld bytes: %s", path, got, (long long)st.st_size,
+				n < 0 ? strerror(errno) : "the file became shorter");
 			goto done;
 		}
 		got += (size_t)n;
@@ -392,8 +392,7 @@ done:
 	return status;
 }
 
-int plumb_json_read(
-	const char *path, const struct plumb_json_limits *limits, struct cJSON **out, struct plumb_error *err)
+int plumb_json_read(const char *path, const struct plumb_json_limits *limits, struct cJSON **out, struct plumb_error *err)
 {
 	char *text;
 	size_t size;

@@ -33,8 +33,7 @@ int plumb_json_parse(const char *text, size_t size, const char *name, const stru
 	struct cJSON **out, struct plumb_error *err);
 
 /* The same of a whole regular file. */
-int plumb_json_read(
-	const char *path, const struct plumb_json_limits *limits, struct cJSON **out, struct plumb_error *err);
+int plumb_json_read(const char *path, const struct plumb_json_limits *limits, struct cJSON **out, struct plumb_error *err);
 
 /* Read a whole regular file, at most limit bytes. *out is terminated by a NUL that *size does not count; free() it. */
 int plumb_file_read(const char *path, size_t limit, char **out, size_t *size, struct plumb_error *err);

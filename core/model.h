@@ -29,27 +29,27 @@ struct plumb_gdn_weights {
 };
 
 struct plumb_attention_weights {
-	struct plumb_weight q, k, v;                      /* (Hq*2*Dh, D), (Hkv*Dh, D), (Hkv*Dh, D) */
-	struct plumb_weight q_norm, k_norm;               /* (1, Dh) */
-	struct plumb_weight out;                          /* (D, Hq*Dh) */
-	struct plumb_weight index_qk;                     /* (Hi*Di + Di, D) */
-	struct plumb_weight index_q_norm, index_k_norm;   /* (1, Di) */
+	struct plumb_weight q, k, v;                    /* (Hq*2*Dh, D), (Hkv*Dh, D), (Hkv*Dh, D) */
+	struct plumb_weight q_norm, k_norm;             /* (1, Dh) */
+	struct plumb_weight out;                        /* (D, Hq*Dh) */
+	struct plumb_weight index_qk;                   /* (Hi*Di + Di, D) */
+	struct plumb_weight index_q_norm, index_k_norm; /* (1, Di) */
 };
 
 struct plumb_moe_weights {
-	struct plumb_weight router;                            /* (E, D) */
-	struct plumb_weight shared_router;                     /* (1, D)  shared_expert_gate */
-	struct plumb_weight *gate, *up, *down;                 /* (E) of (F, D), (F, D), (D, F) */
+	struct plumb_weight router;                              /* (E, D) */
+	struct plumb_weight shared_router;                       /* (1, D)  shared_expert_gate */
+	struct plumb_weight *gate, *up, *down;                   /* (E) of (F, D), (F, D), (D, F) */
 	struct plumb_weight shared_gate, shared_up, shared_down; /* (Fs, D), (Fs, D), (D, Fs) */
 };
 
 struct plumb_ple_weights {
 	struct plumb_ngram ngram;
-	struct plumb_weight *table;                       /* (shards) of (shard_rows, De/Hg) */
+	struct plumb_weight *table; /* (shards) of (shard_rows, De/Hg) */
 	int64_t shards, shard_rows;
-	struct plumb_weight key_proj, value_proj;         /* (S*D, De), (D, De) */
+	struct plumb_weight key_proj, value_proj;            /* (S*D, De), (D, De) */
 	struct plumb_weight norm_key, norm_query, norm_conv; /* (1, S*D) */
-	struct plumb_weight conv;                         /* (S*D, Kp) */
+	struct plumb_weight conv;                            /* (S*D, Kp) */
 };
 
 struct plumb_layer_weights {
@@ -57,7 +57,7 @@ struct plumb_layer_weights {
 	struct plumb_gdn_weights gdn;             /* of a GDN layer */
 	struct plumb_attention_weights attention; /* of an attention layer */
 	struct plumb_moe_weights moe;
-	struct plumb_ple_weights *ple;            /* NULL: none */
+	struct plumb_ple_weights *ple; /* NULL: none */
 };
 
 /* Makes weights on demand: before an op reads host memory, what the call will read of weights that are `made`
@@ -69,10 +69,10 @@ struct plumb_maker {
 
 struct plumb_model {
 	struct plumb_config cfg;
-	struct plumb_weight embed;          /* (V, D) */
-	struct plumb_weight lm_head;        /* (V, D) */
-	struct plumb_hc_weights mixer;      /* final mixer */
-	struct plumb_layer_weights *layer;  /* (L) */
+	struct plumb_weight embed;         /* (V, D) */
+	struct plumb_weight lm_head;       /* (V, D) */
+	struct plumb_hc_weights mixer;     /* final mixer */
+	struct plumb_layer_weights *layer; /* (L) */
 	struct plumb_maker maker;
 };
 

@@ -14,10 +14,10 @@
 #include "core/ops/qsa.h"
 
 /* An operand of struct plumb_OP: member, role, kind, shape, then optional designated flags. */
-#define OPERAND(op, member, role_, kind_, shape_, ...)                                                                 \
-	{                                                                                                              \
-		.name = #member, .role = PLUMB_##role_, .kind = PLUMB_KIND_##kind_,                                    \
-		.offset = offsetof(struct plumb_##op, member), .shape = shape_, __VA_ARGS__                            \
+#define OPERAND(op, member, role_, kind_, shape_, ...)                                                                     \
+	{                                                                                                                  \
+		.name = #member, .role = PLUMB_##role_, .kind = PLUMB_KIND_##kind_,                                        \
+		.offset = offsetof(struct plumb_##op, member), .shape = shape_, __VA_ARGS__                                \
 	}
 
 static const struct plumb_operand embed_operands[] = {
@@ -247,9 +247,9 @@ static const struct plumb_operand argmax_operands[] = {
 	OPERAND(argmax, token, OUT, I32, "T", ),
 };
 
-#define OP(id, op, stage_, brief_)                                                                                     \
-	[PLUMB_##id] = { #op, stage_, brief_, sizeof(struct plumb_##op), op##_operands,                                \
-		sizeof op##_operands / sizeof op##_operands[0] }
+#define OP(id, op, stage_, brief_)                                                                                         \
+	[PLUMB_##id] = {#op, stage_, brief_, sizeof(struct plumb_##op), op##_operands,                                     \
+		sizeof op##_operands / sizeof op##_operands[0]}
 
 const struct plumb_op_info plumb_ops[PLUMB_OP_COUNT] = {
 	OP(EMBED, embed, "embed", "embedding row, repeated over the streams"),
@@ -352,15 +352,37 @@ static int64_t letter_value(const char **s, const struct plumb_config *c, const 
 		const char *name;
 		int64_t value;
 	} letters[] = {
-		{"T", x->T}, {"P", x->capacity}, {"NB", x->capacity / c->block_tokens},
-		{"D", c->hidden}, {"S", c->streams}, {"R", c->low_rank}, {"V", c->vocab},
-		{"Hq", c->q_heads}, {"Hkv", c->kv_heads}, {"Dh", c->head_dim}, {"Dr", c->rotary_dim},
-		{"Hk", c->gdn_key_heads}, {"Hv", c->gdn_value_heads}, {"Dk", c->gdn_key_dim}, {"Dv", c->gdn_value_dim},
-		{"C", plumb_gdn_channels(c)}, {"Kc", c->gdn_conv_taps},
-		{"E", c->experts}, {"A", c->experts_per_token}, {"F", c->expert_inner}, {"Fs", c->shared_inner},
-		{"Hi", c->index_heads}, {"Di", c->index_dim}, {"B", c->block_tokens}, {"N", c->block_budget},
-		{"G", c->ngram}, {"Hg", plumb_ngram_heads(c)}, {"De", c->ple_dim}, {"Kp", c->ple_conv_taps},
-		{"W", plumb_ple_history(c)}, {"n", 0},
+		{"T", x->T},
+		{"P", x->capacity},
+		{"NB", x->capacity / c->block_tokens},
+		{"D", c->hidden},
+		{"S", c->streams},
+		{"R", c->low_rank},
+		{"V", c->vocab},
+		{"Hq", c->q_heads},
+		{"Hkv", c->kv_heads},
+		{"Dh", c->head_dim},
+		{"Dr", c->rotary_dim},
+		{"Hk", c->gdn_key_heads},
+		{"Hv", c->gdn_value_heads},
+		{"Dk", c->gdn_key_dim},
+		{"Dv", c->gdn_value_dim},
+		{"C", plumb_gdn_channels(c)},
+		{"Kc", c->gdn_conv_taps},
+		{"E", c->experts},
+		{"A", c->experts_per_token},
+		{"F", c->expert_inner},
+		{"Fs", c->shared_inner},
+		{"Hi", c->index_heads},
+		{"Di", c->index_dim},
+		{"B", c->block_tokens},
+		{"N", c->block_budget},
+		{"G", c->ngram},
+		{"Hg", plumb_ngram_heads(c)},
+		{"De", c->ple_dim},
+		{"Kp", c->ple_conv_taps},
+		{"W", plumb_ple_history(c)},
+		{"n", 0},
 	};
 	size_t n = strcspn(*s, "*/+- ");
 	int64_t value = -1;

@@ -92,21 +92,21 @@ struct plumb_operand {
 	const char *name;
 	enum plumb_role role;
 	enum plumb_kind kind;
-	size_t offset;     /* of the pointer in the argument struct */
-	const char *shape; /* letters of core/config.h, joined by '*' and '/', e.g. "T S*D"; 'n' = from the arguments */
-	size_t count;      /* bank whose size no config fixes: offset of its int64_t number of matrices; else 0 */
-	size_t format;     /* kind STORED: offset of its enum plumb_format in the argument struct; else 0 */
-	bool optional;     /* the pointer may be NULL: the op skips it */
-	bool trace;        /* an output nobody but the comparison needs: NULL in fast runs */
-	enum plumb_part part; /* of weights */
-	const char *chosen_by;    /* name of the operand, I32, that holds the ids; NULL unless part says so */
+	size_t offset;         /* of the pointer in the argument struct */
+	const char *shape;     /* letters of core/config.h, joined by '*' and '/', e.g. "T S*D"; 'n' = from the arguments */
+	size_t count;          /* bank whose size no config fixes: offset of its int64_t number of matrices; else 0 */
+	size_t format;         /* kind STORED: offset of its enum plumb_format in the argument struct; else 0 */
+	bool optional;         /* the pointer may be NULL: the op skips it */
+	bool trace;            /* an output nobody but the comparison needs: NULL in fast runs */
+	enum plumb_part part;  /* of weights */
+	const char *chosen_by; /* name of the operand, I32, that holds the ids; NULL unless part says so */
 };
 
 struct plumb_op_info {
-	const char *name;   /* "gdn_recurrence" */
-	const char *stage;  /* "gdn" */
-	const char *brief;  /* one line */
-	size_t args_size;   /* sizeof of the argument struct; its first member is int64_t T */
+	const char *name;  /* "gdn_recurrence" */
+	const char *stage; /* "gdn" */
+	const char *brief; /* one line */
+	size_t args_size;  /* sizeof of the argument struct; its first member is int64_t T */
 	const struct plumb_operand *operand;
 	int operands;
 };
@@ -168,11 +168,11 @@ struct plumb_env {
 	const struct plumb_config *cfg;
 	enum plumb_policy policy;
 	enum plumb_ties ties;
-	int64_t capacity;        /* P */
-	bool unrounded;          /* reference only: leave out the last rounding of each output (shows how near a value
+	int64_t capacity;              /* P */
+	bool unrounded;                /* reference only: leave out the last rounding of each output (shows how near a value
 	                            lies to a rounding boundary); the value written is then binary32 */
-	struct plumb_error *err; /* message of a failed call */
-	void *device;            /* of the set: stream, simt schedule, ...; NULL for ref */
+	struct plumb_error *err;       /* message of a failed call */
+	void *device;                  /* of the set: stream, simt schedule, ...; NULL for ref */
 	const struct plumb_call *call; /* of the decoder (core/decoder.h): layer, site, position; NULL outside of one */
 };
 

@@ -19,13 +19,13 @@
 #include "core/numeric.h"
 
 enum {
-	PLUMB_ROW_LANES = 256,  /* W of matrix rows and hidden-size sums: 32 lanes of 8 values (16 bytes of bf16) */
-	PLUMB_HEAD_LANES = 128, /* W of head-sized sums: 32 lanes of 4 values (16 bytes of binary32) */
+	PLUMB_ROW_LANES = 256,   /* W of matrix rows and hidden-size sums: 32 lanes of 8 values (16 bytes of bf16) */
+	PLUMB_HEAD_LANES = 128,  /* W of head-sized sums: 32 lanes of 4 values (16 bytes of binary32) */
 	PLUMB_SPLIT_ROWS = 8192, /* split rows until this many pieces of work exist: fills the largest GPU in use */
 	PLUMB_SPLIT_MIN = 512,   /* but no piece shorter than this: two passes of a warp */
 	PLUMB_SPLIT_MAX = 16,
-	PLUMB_ATTN_TILE = 32,    /* selected tokens whose exponentials are relative to their own maximum */
-	PLUMB_ATTN_CHUNK = 64,   /* selected tokens whose weighted values are summed serially before chunks are summed */
+	PLUMB_ATTN_TILE = 32,  /* selected tokens whose exponentials are relative to their own maximum */
+	PLUMB_ATTN_CHUNK = 64, /* selected tokens whose weighted values are summed serially before chunks are summed */
 };
 
 /* Pieces S of a matrix-vector product of rows output rows (all rows of the call) and cols columns. */

@@ -9,15 +9,14 @@
 /* Values of a panel: 4 MiB, inside a core's share of the last cache; a wide matrix takes the 128 rows that it must. */
 enum { PANEL_VALUES = 1 << 20, PANEL_ROWS = PLUMB_FP8_BLOCK_SIZE };
 
-int plumb_list_add(
-        struct plumb_list *list, int group, const char *name, struct plumb_weight *w, struct plumb_error *err)
+int plumb_list_add(struct plumb_list *list, int group, const char *name, struct plumb_weight *w, struct plumb_error *err)
 {
 	if (list->count == list->room) {
 		int64_t room = list->room ? 2 * list->room : 64;
 		struct plumb_listed *item = realloc(list->item, (size_t)room * sizeof *item);
 		if (!item)
 			return plumb_fail(
-			        err, PLUMB_BAD_INPUT, "out of memory for a list of %lld matrices", (long long)room);
+				err, PLUMB_BAD_INPUT, "out of memory for a list of %lld matrices", (long long)room);
 		list->item = item;
 		list->room = room;
 	}
@@ -66,7 +65,7 @@ static int64_t *count_panels(const struct plumb_list *list, int64_t first, int64
 }
 
 static struct plumb_panel panel_at(
-        const struct plumb_list *list, int64_t first, int64_t last, const int64_t *start, int64_t p)
+	const struct plumb_list *list, int64_t first, int64_t last, const int64_t *start, int64_t p)
 {
 	int64_t low = 0, high = last - first;
 	while (high - low > 1) {
@@ -79,17 +78,16 @@ static struct plumb_panel panel_at(
 	const struct plumb_listed *item = &list->item[first + low];
 	int64_t rows = panel_rows(&item->source), row = (p - start[low]) * rows;
 	return (struct plumb_panel){.item = item,
-	        .i = first + low,
-	        .row = row,
-	        .rows = item->source.rows - row < rows ? item->source.rows - row : rows};
+		.i = first + low,
+		.row = row,
+		.rows = item->source.rows - row < rows ? item->source.rows - row : rows};
 }
 
 int plumb_panels_run(const struct plumb_list *list, int64_t first, int64_t last, plumb_panel_fn *fn, void *self,
-        struct plumb_watch *watch, struct plumb_error *err)
+	struct plumb_watch *watch, struct plumb_error *err)
 {
 	size_t values;
-	int64_t *start = count_panels(list, first, last, &values), failed_at = INT64_MAX,
-	        done = watch ? watch->done : 0;
+	int64_t *start = count_panels(list, first, last, &values), failed_at = INT64_MAX, done = watch ? watch->done : 0;
 	int status = PLUMB_OK;
 	bool memory = false;
 

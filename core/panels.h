@@ -26,8 +26,7 @@ struct plumb_list {
 };
 
 /* Append a copy of name and *w. Errors: PLUMB_BAD_INPUT for memory. */
-int plumb_list_add(
-	struct plumb_list *list, int group, const char *name, struct plumb_weight *w, struct plumb_error *err);
+int plumb_list_add(struct plumb_list *list, int group, const char *name, struct plumb_weight *w, struct plumb_error *err);
 void plumb_list_free(struct plumb_list *list);
 
 /* Told how far a long work is, in elements, from the thread that called. step NULL: nobody asks. */
@@ -44,8 +43,7 @@ struct plumb_panel {
 };
 
 /* values: (rows, cols) f32, the caller's until it returns. Called from several threads at once, each panel once. */
-typedef int plumb_panel_fn(
-	void *self, const struct plumb_panel *panel, const float *values, struct plumb_error *err);
+typedef int plumb_panel_fn(void *self, const struct plumb_panel *panel, const float *values, struct plumb_error *err);
 
 /* Run fn over items [first, last) of a list in panels that begin at multiples of 128 rows (so that no two write into one
  * byte of codes or scales). After a failure the rest still runs; returned are status and message of the first panel, in

@@ -72,11 +72,13 @@ enum {
 
 /* kind */
 enum {
-	PLUMB_KERNEL_ARRAY = 1,  /* data is dim[0] x ... of format, row-major: f32, i32 or i64; the GDN state also f16, bf16 */
+	PLUMB_KERNEL_ARRAY =
+		1, /* data is dim[0] x ... of format, row-major: f32, i32 or i64; the GDN state also f16, bf16 */
 	PLUMB_KERNEL_MATRIX = 2, /* a weight: data and scale as format says; dim is (rows, cols), of a vector (1, n) */
 	PLUMB_KERNEL_BANK = 3,   /* matrices weights: matrix[i]; dim is (matrices, rows, cols), those of matrix[0] */
-	PLUMB_KERNEL_CACHE = 4,  /* rows of format, in pages; dim is (rows, width). f32, f16, bf16, or fp8 row with one scale */
-	PLUMB_KERNEL_NGRAM = 5,  /* data is struct plumb_kernel_ngram (n-gram hash constants) */
+	PLUMB_KERNEL_CACHE =
+		4, /* rows of format, in pages; dim is (rows, width). f32, f16, bf16, or fp8 row with one scale */
+	PLUMB_KERNEL_NGRAM = 5, /* data is struct plumb_kernel_ngram (n-gram hash constants) */
 };
 
 /* format. The value of element (n, k), each product rounded once to binary32:
@@ -108,13 +110,13 @@ enum {
 /* One weight matrix. */
 struct plumb_kernel_matrix {
 	int32_t format;
-	int32_t scale_format;   /* of fp8 row and block: f32 or bf16 */
+	int32_t scale_format; /* of fp8 row and block: f32 or bf16 */
 	int64_t rows, cols;
 	const void *data;
-	const void *scale;      /* NULL where the format has none */
-	float global;           /* fp8 table and nvfp4: the scale of the whole matrix */
+	const void *scale; /* NULL where the format has none */
+	float global;      /* fp8 table and nvfp4: the scale of the whole matrix */
 	int32_t reserved;
-	const void *identity;   /* the same for this weight in every call, and for nothing else: key of repacked copies */
+	const void *identity; /* the same for this weight in every call, and for nothing else: key of repacked copies */
 };
 
 /* One operand of a call. */
@@ -123,11 +125,11 @@ struct plumb_kernel_operand {
 	const char *op;   /* "gdn_conv": which op of a fused entry */
 	int32_t role, kind, format, rank;
 	int64_t dim[8];
-	void *data;       /* not to be written where the role says read only */
+	void *data; /* not to be written where the role says read only */
 	/* matrix and bank */
-	const struct plumb_kernel_matrix *matrix; /* (matrices), in host memory whatever `where` is */
+	const struct plumb_kernel_matrix *matrix;        /* (matrices), in host memory whatever `where` is */
 	const struct plumb_kernel_matrix *device_matrix; /* the same where the data is, for code that has ids there */
-	int64_t matrices;                         /* 1 for a matrix */
+	int64_t matrices;                                /* 1 for a matrix */
 	/* cache: row r lies in physical page page[r / page_rows], as row r % page_rows of it; a page is page_rows rows */
 	const int32_t *page;      /* (ceil(rows / page_rows)), where the data is; -1: not there */
 	const int32_t *host_page; /* the same in host memory */
@@ -166,18 +168,18 @@ struct plumb_kernel_call {
 	void *stream;          /* CUDA: launch here; else NULL */
 	void *workspace;       /* workspace_bytes of it, 256-byte aligned, on the side of `where`; contents undefined */
 	size_t workspace_bytes;
-	void *prepared;        /* what prepare left for the weights of this call; NULL without */
+	void *prepared; /* what prepare left for the weights of this call; NULL without */
 	/* facts of the model */
-	float eps;             /* rms_norm_eps */
-	int32_t gdn_gate;      /* 0 sigmoid, 1 silu */
-	int32_t norm_topk;     /* router weights are divided by their sum */
-	int32_t ties;          /* 0: the lower index wins */
+	float eps;         /* rms_norm_eps */
+	int32_t gdn_gate;  /* 0 sigmoid, 1 silu */
+	int32_t norm_topk; /* router weights are divided by their sum */
+	int32_t ties;      /* 0: the lower index wins */
 	int64_t eos;
 	const struct plumb_kernel_dim *dim; /* (dims) */
 	int32_t dims;
 	int32_t operands;
 	const struct plumb_kernel_operand *operand;
-	char *message;         /* plumb_say writes here: one line */
+	char *message; /* plumb_say writes here: one line */
 	size_t message_size;
 };
 
@@ -187,8 +189,8 @@ struct plumb_kernel {
 	                    fused entry is called once, with the operands of all its ops but what only they would see: no
 	                    intermediate result, neither as output nor as input. Comparison happens at what is left */
 	int (*run)(const struct plumb_kernel_call *call);
-	int32_t where;   /* PLUMB_KERNEL_HOST, ... */
-	int32_t traces;  /* 1: the kernel also writes outputs that only a comparison needs (contract: trace) */
+	int32_t where;  /* PLUMB_KERNEL_HOST, ... */
+	int32_t traces; /* 1: the kernel also writes outputs that only a comparison needs (contract: trace) */
 	/* Bytes of workspace that a call needs; NULL: none. Data pointers of call are not set. */
 	size_t (*workspace)(const struct plumb_kernel_call *call);
 	/* Called once for each set of weights (a layer, or a site of it) before the first run that uses them: repack, upload,
@@ -197,7 +199,7 @@ struct plumb_kernel {
 	 * LIMIT: of a bank, matrices that no token has chosen yet may not be there: repack those when they are chosen. */
 	int (*prepare)(const struct plumb_kernel_call *call, void **prepared);
 	void (*release)(void *prepared); /* at the end; may be NULL */
-	const char *note; /* one line for reports; may be NULL */
+	const char *note;                /* one line for reports; may be NULL */
 };
 
 /* What the shared object offers. */
@@ -220,15 +222,14 @@ typedef const struct plumb_kernel_library *plumb_kernels_fn(uint32_t abi);
 #endif
 
 /* Define it for an array of kernels. */
-#define PLUMB_KERNELS(name_, version_, array)                                                                          \
-	PLUMB_KERNEL_SYMBOL const struct plumb_kernel_library *plumb_kernels(uint32_t abi);                            \
-	PLUMB_KERNEL_SYMBOL const struct plumb_kernel_library *plumb_kernels(uint32_t abi)                             \
-	{                                                                                                              \
-		static const struct plumb_kernel_library library = {                                                   \
-			(uint32_t)sizeof(struct plumb_kernel_library), PLUMB_KERNEL_ABI,                               \
-			(uint32_t)sizeof(struct plumb_kernel), (uint32_t)(sizeof(array) / sizeof((array)[0])), array,  \
-			name_, version_};                                                                              \
-		return abi == PLUMB_KERNEL_ABI ? &library : (const struct plumb_kernel_library *)0;                    \
+#define PLUMB_KERNELS(name_, version_, array)                                                                              \
+	PLUMB_KERNEL_SYMBOL const struct plumb_kernel_library *plumb_kernels(uint32_t abi);                                \
+	PLUMB_KERNEL_SYMBOL const struct plumb_kernel_library *plumb_kernels(uint32_t abi)                                 \
+	{                                                                                                                  \
+		static const struct plumb_kernel_library library = {(uint32_t)sizeof(struct plumb_kernel_library),         \
+			PLUMB_KERNEL_ABI, (uint32_t)sizeof(struct plumb_kernel),                                           \
+			(uint32_t)(sizeof(array) / sizeof((array)[0])), array, name_, version_};                           \
+		return abi == PLUMB_KERNEL_ABI ? &library : (const struct plumb_kernel_library *)0;                        \
 	}
 
 /* ---- look-ups ---- */
@@ -237,7 +238,7 @@ typedef const struct plumb_kernel_library *plumb_kernels_fn(uint32_t abi);
 static inline const struct plumb_kernel_operand *plumb_operand_at(const struct plumb_kernel_call *call, int32_t i)
 {
 	return (const struct plumb_kernel_operand *)(const void *)((const char *)(const void *)call->operand +
-		(size_t)i * call->operand_size);
+								   (size_t)i * call->operand_size);
 }
 
 /* Operand by name, "window", or by op and name, "gdn_conv.window"; of several of one name the first. NULL: the call has
@@ -285,7 +286,7 @@ static inline const struct plumb_kernel_matrix *plumb_matrix_of_bank(
 {
 	const struct plumb_kernel_operand *o = plumb_operand(call, name);
 	return o && o->kind == PLUMB_KERNEL_BANK && i >= 0 && i < o->matrices ? &o->matrix[i]
-									      : (const struct plumb_kernel_matrix *)0;
+	                                                                      : (const struct plumb_kernel_matrix *)0;
 }
 
 /* Address of row r of a cache, host kernels: use o->page on a device. */
@@ -309,7 +310,8 @@ static inline int64_t plumb_dim(const struct plumb_kernel_call *call, const char
 #if defined(__GNUC__)
 __attribute__((format(printf, 2, 3), unused))
 #endif
-static int plumb_say(const struct plumb_kernel_call *call, const char *format, ...)
+static int
+plumb_say(const struct plumb_kernel_call *call, const char *format, ...)
 {
 	va_list ap;
 	va_start(ap, format);
@@ -393,7 +395,8 @@ PLUMB_KERNEL_FN float plumb_stored(int32_t format, const void *data, int64_t i)
 /* Stored value i of a row of a cache, of any of its formats. scale: of the cache. */
 PLUMB_KERNEL_FN float plumb_cached(int32_t format, float scale, const void *row, int64_t i)
 {
-	return format == PLUMB_KERNEL_FP8_ROW ? plumb_of_e4m3(((const uint8_t *)row)[i]) * scale : plumb_stored(format, row, i);
+	return format == PLUMB_KERNEL_FP8_ROW ? plumb_of_e4m3(((const uint8_t *)row)[i]) * scale
+	                                      : plumb_stored(format, row, i);
 }
 
 /* Element (n, k) of a weight, as its format defines it: simple, not fast. */
@@ -414,7 +417,7 @@ PLUMB_KERNEL_FN float plumb_value(const struct plumb_kernel_matrix *w, int64_t n
 	case PLUMB_KERNEL_NVFP4:
 		pair = code[n * ((w->cols + 1) / 2) + k / 2];
 		return plumb_of_e2m1(k % 2 ? pair >> 4 : pair & 15) *
-			(plumb_of_e4m3(scale[n * ((w->cols + 15) / 16) + k / 16]) * w->global);
+		       (plumb_of_e4m3(scale[n * ((w->cols + 15) / 16) + k / 16]) * w->global);
 	default:
 		return plumb_stored(w->format, w->data, at);
 	}

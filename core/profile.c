@@ -13,18 +13,18 @@
 static const struct plumb_json_limits limits = {.bytes = 1 << 16, .depth = 3, .values = 256};
 
 static const char *const groups[PLUMB_GROUP_COUNT] = {
-        [PLUMB_GROUP_EMBED] = "embed",
-        [PLUMB_GROUP_NGRAM_TABLE] = "ngram_table",
-        [PLUMB_GROUP_PLE] = "ple",
-        [PLUMB_GROUP_HC] = "hc",
-        [PLUMB_GROUP_GDN] = "gdn",
-        [PLUMB_GROUP_GDN_GATES] = "gdn_gates",
-        [PLUMB_GROUP_ATTENTION] = "attention",
-        [PLUMB_GROUP_INDEX] = "index",
-        [PLUMB_GROUP_ROUTER] = "router",
-        [PLUMB_GROUP_EXPERTS] = "experts",
-        [PLUMB_GROUP_SHARED] = "shared",
-        [PLUMB_GROUP_LM_HEAD] = "lm_head",
+	[PLUMB_GROUP_EMBED] = "embed",
+	[PLUMB_GROUP_NGRAM_TABLE] = "ngram_table",
+	[PLUMB_GROUP_PLE] = "ple",
+	[PLUMB_GROUP_HC] = "hc",
+	[PLUMB_GROUP_GDN] = "gdn",
+	[PLUMB_GROUP_GDN_GATES] = "gdn_gates",
+	[PLUMB_GROUP_ATTENTION] = "attention",
+	[PLUMB_GROUP_INDEX] = "index",
+	[PLUMB_GROUP_ROUTER] = "router",
+	[PLUMB_GROUP_EXPERTS] = "experts",
+	[PLUMB_GROUP_SHARED] = "shared",
+	[PLUMB_GROUP_LM_HEAD] = "lm_head",
 };
 
 const char *plumb_group_name(enum plumb_group group)
@@ -74,12 +74,12 @@ static void refuse(struct plumb_json_object *o, const char *key, const char *val
 		snprintf(list + n, sizeof list - n, "%s%s", i + 1 < words->count ? ", " : " or ", words->word[i]);
 	}
 	o->status = plumb_fail(
-	        o->err, PLUMB_BAD_INPUT, "%s: %s%.64s is \"%.64s\", expected %s", o->file, o->path, key, value, list);
+		o->err, PLUMB_BAD_INPUT, "%s: %s%.64s is \"%.64s\", expected %s", o->file, o->path, key, value, list);
 }
 
 /* A field that is absent is kept. */
 static void read_word(
-        struct plumb_json_object *o, const char *key, const struct words *words, bool *keep, enum plumb_format *format)
+	struct plumb_json_object *o, const char *key, const struct words *words, bool *keep, enum plumb_format *format)
 {
 	const char *value = plumb_json_string(o, key, "keep");
 	*keep = true;
@@ -100,8 +100,7 @@ static void read_word(
 static void check_keys(struct plumb_json_object *o, const char *what, const char *const *names, int count)
 {
 	const cJSON *field;
-	cJSON_ArrayForEach(field, o->object)
-	{
+	cJSON_ArrayForEach (field, o->object) {
 		bool known = false;
 		for (int i = 0; i < count; i++)
 			known = known || strcmp(field->string, names[i]) == 0;
@@ -114,11 +113,11 @@ static void check_keys(struct plumb_json_object *o, const char *what, const char
 				snprintf(list + n, sizeof list - n, "%s%s", i ? ", " : "", names[i]);
 			}
 			o->status = plumb_fail(o->err, PLUMB_BAD_INPUT, "%s: %s\"%.64s\" is no %s, expected one of %s",
-			        o->file, o->path, field->string, what, list);
+				o->file, o->path, field->string, what, list);
 		} else if (cJSON_IsNull(field)) {
 			o->status = plumb_fail(o->err, PLUMB_BAD_INPUT,
-			        "%s: %s%.64s is null, expected a value (leave the field out to keep what is stored)",
-			        o->file, o->path, field->string);
+				"%s: %s%.64s is null, expected a value (leave the field out to keep what is stored)",
+				o->file, o->path, field->string);
 		}
 	}
 }
@@ -126,10 +125,10 @@ static void check_keys(struct plumb_json_object *o, const char *what, const char
 static void read_groups(struct plumb_json_object *top, struct plumb_profile *out)
 {
 	struct plumb_json_object o = {.object = plumb_json_child(top, "groups", true),
-	        .file = top->file,
-	        .path = "groups.",
-	        .err = top->err,
-	        .status = top->status};
+		.file = top->file,
+		.path = "groups.",
+		.err = top->err,
+		.status = top->status};
 	if (!o.status)
 		check_keys(&o, "group of matrices", groups, PLUMB_GROUP_COUNT);
 	for (int g = 0; g < PLUMB_GROUP_COUNT && !o.status; g++) {
@@ -153,9 +152,9 @@ static void read_description(struct plumb_json_object *o, struct plumb_profile *
 	for (const char *p = text; *p; p++)
 		if (strlen(text) >= sizeof out->description || (unsigned char)*p < 0x20 || (unsigned char)*p > 0x7e) {
 			o->status = plumb_fail(o->err, PLUMB_BAD_INPUT,
-			        "%s: description is \"%.40s...\" of %zu bytes, expected one line of at most %zu ASCII "
-			        "characters",
-			        o->file, text, strlen(text), sizeof out->description - 1);
+				"%s: description is \"%.40s...\" of %zu bytes, expected one line of at most %zu ASCII "
+				"characters",
+				o->file, text, strlen(text), sizeof out->description - 1);
 			return;
 		}
 	snprintf(out->description, sizeof out->description, "%s", text);
@@ -174,8 +173,7 @@ static void name_after(const char *file, char *name, size_t size)
 			*p = '?';
 }
 
-int plumb_profile_parse(
-        const char *text, size_t size, const char *file, struct plumb_profile *out, struct plumb_error *err)
+int plumb_profile_parse(const char *text, size_t size, const char *file, struct plumb_profile *out, struct plumb_error *err)
 {
 	static const char *const keys[] = {"version", "description", "groups", "caches", "state"};
 	static const struct words caches = {{"f32", "bf16", "fp8"}, {PLUMB_F32, PLUMB_BF16, PLUMB_FP8_ROW}, 3};
@@ -188,8 +186,8 @@ int plumb_profile_parse(
 		return status;
 	struct plumb_json_object o = {.object = tree, .file = file, .path = "", .err = err};
 	if (!cJSON_IsObject(tree))
-		o.status = plumb_fail(
-		        err, PLUMB_BAD_INPUT, "%s: %s, expected an object", file, plumb_json_show(tree, shown));
+		o.status =
+			plumb_fail(err, PLUMB_BAD_INPUT, "%s: %s, expected an object", file, plumb_json_show(tree, shown));
 	else
 		check_keys(&o, "key of a profile", keys, sizeof keys / sizeof keys[0]);
 	if (!o.status)
@@ -224,7 +222,7 @@ static int unknown_name(const char *name, struct plumb_error *err)
 		snprintf(list + n, sizeof list - n, "%s%s", i ? ", " : "", shipped);
 	}
 	return plumb_fail(err, PLUMB_BAD_INPUT,
-	        "profile '%.100s' is unknown, expected the path of a .json file or one of %s", name, list);
+		"profile '%.100s' is unknown, expected the path of a .json file or one of %s", name, list);
 }
 
 int plumb_profile_open(const char *name_or_path, struct plumb_profile *out, struct plumb_error *err)
@@ -261,7 +259,7 @@ struct walk {
 };
 
 __attribute__((format(printf, 4, 5))) static void visit(
-        struct walk *walk, enum plumb_group group, struct plumb_weight *w, const char *format, ...)
+	struct walk *walk, enum plumb_group group, struct plumb_weight *w, const char *format, ...)
 {
 	char name[160];
 	va_list ap;
@@ -338,7 +336,7 @@ static void visit_ple(struct walk *walk, struct plumb_ple_weights *w)
 			visit(walk, PLUMB_GROUP_NGRAM_TABLE, w->table, "ple_embedding.ngram_embedding");
 		else
 			visit(walk, PLUMB_GROUP_NGRAM_TABLE, &w->table[i], "ple_embedding.ngram_embedding.shard_%lld",
-			        (long long)i);
+				(long long)i);
 	}
 	visit(walk, PLUMB_GROUP_PLE, &w->key_proj, "key_proj");
 	visit(walk, PLUMB_GROUP_PLE, &w->value_proj, "value_proj");

@@ -10,8 +10,7 @@
 #include "core/json.h"
 #include "core/weight.h"
 
-static const struct plumb_json_limits limits = {
-        .bytes = 16 << 20, .depth = 64, .values = 1 << 20}; /* as for config.h */
+static const struct plumb_json_limits limits = {.bytes = 16 << 20, .depth = 64, .values = 1 << 20}; /* as for config.h */
 
 struct checker {
 	const struct plumb_shards *shards;
@@ -33,10 +32,10 @@ static bool known_algorithm(const char *name, enum plumb_dtype *dtype, int64_t *
 		enum plumb_dtype dtype;
 		int64_t group; /* the group_size that goes with it; 0: none */
 	} known[] = {
-	        {"NVFP4", PLUMB_DTYPE_U8, PLUMB_NVFP4_GROUP},
-	        {"FP8", PLUMB_DTYPE_F8_E4M3, 0},
-	        {"FP8_PB_WO", PLUMB_DTYPE_F8_E4M3, PLUMB_FP8_BLOCK_SIZE},
-	        {"FP8_BLOCK_SCALES", PLUMB_DTYPE_F8_E4M3, PLUMB_FP8_BLOCK_SIZE},
+		{"NVFP4", PLUMB_DTYPE_U8, PLUMB_NVFP4_GROUP},
+		{"FP8", PLUMB_DTYPE_F8_E4M3, 0},
+		{"FP8_PB_WO", PLUMB_DTYPE_F8_E4M3, PLUMB_FP8_BLOCK_SIZE},
+		{"FP8_BLOCK_SCALES", PLUMB_DTYPE_F8_E4M3, PLUMB_FP8_BLOCK_SIZE},
 	};
 	for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
 		if (strcmp(name, known[i].name) == 0) {
@@ -73,8 +72,8 @@ static size_t first_from(const struct plumb_shards *s, const char *text)
 }
 
 /* Every weight of a module is stored as the entry for it says. */
-static void check_module(const struct checker *c, struct plumb_json_object *o, const char *module,
-        const char *algorithm, enum plumb_dtype dtype)
+static void check_module(const struct checker *c, struct plumb_json_object *o, const char *module, const char *algorithm,
+	enum plumb_dtype dtype)
 {
 	char prefix[256];
 	int n = snprintf(prefix, sizeof prefix, "%s.", module);
@@ -86,8 +85,8 @@ static void check_module(const struct checker *c, struct plumb_json_object *o, c
 			break;
 		if (has_ending(t->name, ".weight") && !c->is_skipped(t->name) && t->dtype != dtype)
 			o->status = plumb_fail(o->err, PLUMB_BAD_INPUT,
-			        "%s: %squant_algo is %.40s, expected what the tensors are: %.200s has dtype %s",
-			        o->file, o->path, algorithm, t->name, plumb_dtype_name(t->dtype));
+				"%s: %squant_algo is %.40s, expected what the tensors are: %.200s has dtype %s", o->file,
+				o->path, algorithm, t->name, plumb_dtype_name(t->dtype));
 	}
 }
 
@@ -95,15 +94,14 @@ static void check_group(struct plumb_json_object *o, int64_t expected)
 {
 	int64_t group = plumb_json_int(o, "group_size", 0, INT32_MAX, &expected);
 	if (!o->status && group != expected)
-		o->status = plumb_fail(o->err, PLUMB_BAD_INPUT, "%s: %sgroup_size is %lld, expected %lld", o->file,
-		        o->path, (long long)group, (long long)expected);
+		o->status = plumb_fail(o->err, PLUMB_BAD_INPUT, "%s: %sgroup_size is %lld, expected %lld", o->file, o->path,
+			(long long)group, (long long)expected);
 }
 
 static void check_layers(const struct checker *c, struct plumb_json_object *o)
 {
 	const cJSON *entry, *layers = plumb_json_child(o, "quantized_layers", false);
-	cJSON_ArrayForEach(entry, layers)
-	{
+	cJSON_ArrayForEach (entry, layers) {
 		char path[192];
 		enum plumb_dtype dtype;
 		int64_t group;
@@ -126,8 +124,7 @@ static void check_layers(const struct checker *c, struct plumb_json_object *o)
 static void check_groups(struct plumb_json_object *o)
 {
 	const cJSON *entry, *groups = plumb_json_child(o, "config_groups", false);
-	cJSON_ArrayForEach(entry, groups)
-	{
+	cJSON_ArrayForEach (entry, groups) {
 		char path[192];
 		static const int64_t none = 0;
 		struct plumb_json_object group = {.object = entry, .file = o->file, .path = o->path, .err = o->err};
@@ -136,20 +133,20 @@ static void check_groups(struct plumb_json_object *o)
 		snprintf(path, sizeof path, "%sconfig_groups.%.60s.weights.", o->path, entry->string);
 		const cJSON *weights = plumb_json_child(&group, "weights", false);
 		struct plumb_json_object w = {
-		        .object = weights, .file = o->file, .path = path, .err = o->err, .status = group.status};
+			.object = weights, .file = o->file, .path = path, .err = o->err, .status = group.status};
 		if (weights && plumb_json_int(&w, "num_bits", 0, 64, &none) == 4)
 			check_group(&w, PLUMB_NVFP4_GROUP);
 		o->status = w.status;
 	}
 }
 
-static void expect_stored(const struct checker *c, struct plumb_json_object *o, const char *key, const char *value,
-        enum plumb_dtype dtype)
+static void expect_stored(
+	const struct checker *c, struct plumb_json_object *o, const char *key, const char *value, enum plumb_dtype dtype)
 {
 	if (!o->status && !any_weight(c, dtype))
 		o->status = plumb_fail(o->err, PLUMB_BAD_INPUT,
-		        "%s: %s%s is %.40s, expected what the tensors are: none ending in .weight has dtype %s",
-		        o->file, o->path, key, value, plumb_dtype_name(dtype));
+			"%s: %s%s is %.40s, expected what the tensors are: none ending in .weight has dtype %s", o->file,
+			o->path, key, value, plumb_dtype_name(dtype));
 }
 
 static void check_fp8(const struct checker *c, struct plumb_json_object *o)
@@ -157,11 +154,11 @@ static void check_fp8(const struct checker *c, struct plumb_json_object *o)
 	const cJSON *size = plumb_json_array(o, "weight_block_size", false);
 	int64_t rows = 0, cols = 0;
 	if (size && (cJSON_GetArraySize(size) != 2 || !plumb_json_item_int(size->child, 0, INT32_MAX, &rows) ||
-	                    !plumb_json_item_int(size->child->next, 0, INT32_MAX, &cols) ||
-	                    rows != PLUMB_FP8_BLOCK_SIZE || cols != PLUMB_FP8_BLOCK_SIZE))
+			    !plumb_json_item_int(size->child->next, 0, INT32_MAX, &cols) || rows != PLUMB_FP8_BLOCK_SIZE ||
+			    cols != PLUMB_FP8_BLOCK_SIZE))
 		o->status = plumb_fail(o->err, PLUMB_BAD_INPUT,
-		        "%s: %sweight_block_size is [%lld, %lld], expected [%d, %d]", o->file, o->path, (long long)rows,
-		        (long long)cols, PLUMB_FP8_BLOCK_SIZE, PLUMB_FP8_BLOCK_SIZE);
+			"%s: %sweight_block_size is [%lld, %lld], expected [%d, %d]", o->file, o->path, (long long)rows,
+			(long long)cols, PLUMB_FP8_BLOCK_SIZE, PLUMB_FP8_BLOCK_SIZE);
 	expect_stored(c, o, "quant_method", "fp8", PLUMB_DTYPE_F8_E4M3);
 }
 
@@ -181,7 +178,7 @@ static void check_modelopt(const struct checker *c, struct plumb_json_object *o)
 
 /* The object KEY of the file at path, if there is one, handed to check. */
 static int check_file(const char *path, const char *key, const struct checker *c,
-        void (*check)(const struct checker *c, struct plumb_json_object *o), struct plumb_error *err)
+	void (*check)(const struct checker *c, struct plumb_json_object *o), struct plumb_error *err)
 {
 	cJSON *tree = NULL;
 	char inside[64];
@@ -192,7 +189,7 @@ static int check_file(const char *path, const char *key, const struct checker *c
 	struct plumb_json_object top = {.object = tree, .file = path, .path = "", .err = err};
 	const cJSON *quantisation = plumb_json_child(&top, key, false);
 	struct plumb_json_object o = {
-	        .object = quantisation, .file = path, .path = inside, .err = err, .status = top.status};
+		.object = quantisation, .file = path, .path = inside, .err = err, .status = top.status};
 	if (quantisation && !o.status)
 		check(c, &o);
 	cJSON_Delete(tree);
@@ -208,15 +205,15 @@ static void check_config(const struct checker *c, struct plumb_json_object *o)
 		check_modelopt(c, o);
 }
 
-int plumb_quant_config_check(const char *path, const struct plumb_shards *shards, bool (*is_skipped)(const char *name),
-        struct plumb_error *err)
+int plumb_quant_config_check(
+	const char *path, const struct plumb_shards *shards, bool (*is_skipped)(const char *name), struct plumb_error *err)
 {
 	const struct checker c = {.shards = shards, .is_skipped = is_skipped};
 	return check_file(path, "quantization_config", &c, check_config, err);
 }
 
-int plumb_quant_sidecar_check(const char *path, const struct plumb_shards *shards, bool (*is_skipped)(const char *name),
-        struct plumb_error *err)
+int plumb_quant_sidecar_check(
+	const char *path, const struct plumb_shards *shards, bool (*is_skipped)(const char *name), struct plumb_error *err)
 {
 	const struct checker c = {.shards = shards, .is_skipped = is_skipped};
 	struct stat st;

@@ -36,8 +36,8 @@ static float scale_for(float amax, float most, enum plumb_format format)
 	return scale;
 }
 
-static void put_fp8(const struct plumb_weight *w, const float *in, int64_t n, int64_t k0, int64_t k1, float scale,
-        unsigned char *data)
+static void put_fp8(
+	const struct plumb_weight *w, const float *in, int64_t n, int64_t k0, int64_t k1, float scale, unsigned char *data)
 {
 	for (int64_t i = n * w->cols + k0; i < n * w->cols + k1; i++)
 		data[i] = plumb_f32_to_e4m3(in[i] / scale);
@@ -45,7 +45,7 @@ static void put_fp8(const struct plumb_weight *w, const float *in, int64_t n, in
 
 /* Blocks of height rows and width columns, with a scale each. */
 static void quantise_blocks(const struct plumb_weight *w, const float *in, int64_t height, int64_t width,
-        unsigned char *data, unsigned char *scales)
+	unsigned char *data, unsigned char *scales)
 {
 	for (int64_t n0 = 0, i = 0; n0 < w->rows; n0 += height) {
 		for (int64_t k0 = 0; k0 < w->cols; k0 += width, i++) {
@@ -73,7 +73,7 @@ static void quantise_groups(const struct plumb_weight *w, const float *in, unsig
 			/* the product of two small scales may be zero, and so is every weight then */
 			for (int64_t k = k0; k < k1 && scale > 0; k++)
 				data[k / 2] |=
-				        (unsigned char)(plumb_f32_to_e2m1(in[n * w->cols + k] / scale) << 4 * (k % 2));
+					(unsigned char)(plumb_f32_to_e2m1(in[n * w->cols + k] / scale) << 4 * (k % 2));
 		}
 	}
 }
@@ -88,9 +88,9 @@ int plumb_quantise(const float *in, struct plumb_weight *w, void *data, void *sc
 	for (int64_t i = 0; i < w->rows * w->cols; i++)
 		if (!isfinite(in[i]) && (int)w->format >= PLUMB_PLAIN_FORMATS)
 			return plumb_fail(err, PLUMB_BAD_INPUT,
-			        "element [%lld, %lld] is %g, expected a finite number to quantise as %s",
-			        (long long)(i / w->cols), (long long)(i % w->cols), (double)in[i],
-			        plumb_format_name(w->format));
+				"element [%lld, %lld] is %g, expected a finite number to quantise as %s",
+				(long long)(i / w->cols), (long long)(i % w->cols), (double)in[i],
+				plumb_format_name(w->format));
 	w->data = data;
 	w->scale = plumb_weight_scale_bytes(w) ? scale : NULL;
 	if (w->global == 0 && (w->format == PLUMB_FP8_TABLE || w->format == PLUMB_NVFP4))

@@ -80,8 +80,8 @@ static int64_t bank_count(const struct plumb_env *env, const struct plumb_operan
 	return count;
 }
 
-static int walk_all(const struct plumb_operand *o, const struct plumb_weight *w, int64_t count, plumb_read_fn *fn,
-	void *self)
+static int walk_all(
+	const struct plumb_operand *o, const struct plumb_weight *w, int64_t count, plumb_read_fn *fn, void *self)
 {
 	int status = PLUMB_OK;
 	for (int64_t m = 0; m < count && status == PLUMB_OK; m++) {

@@ -142,10 +142,10 @@ static int check_finite(const struct plumb_panel *p, const float *values, struct
 	for (int64_t i = 0; i < n; i++)
 		if (!isfinite(values[i]))
 			return plumb_fail(err, PLUMB_BAD_INPUT,
-			        "%s: element [%lld, %lld], stored as %s, is %g, expected a finite number to hold as %s",
-			        p->item->name, (long long)(p->row + i / cols), (long long)(i % cols),
-			        plumb_format_name(p->item->source.format), (double)values[i],
-			        plumb_format_name(p->item->place->format));
+				"%s: element [%lld, %lld], stored as %s, is %g, expected a finite number to hold as %s",
+				p->item->name, (long long)(p->row + i / cols), (long long)(i % cols),
+				plumb_format_name(p->item->source.format), (double)values[i],
+				plumb_format_name(p->item->place->format));
 	return PLUMB_OK;
 }
 
@@ -178,9 +178,9 @@ static int check_range(const struct plumb_panel *p, const float *values, struct 
 		plumb_decode(to, code, 1, &back);
 		if (!isfinite(back))
 			return plumb_fail(err, PLUMB_BAD_INPUT,
-			        "%s: element [%lld, %lld] is %g, which is beyond the largest number of %s",
-			        p->item->name, (long long)(p->row + i / cols), (long long)(i % cols), (double)values[i],
-			        plumb_format_name(to));
+				"%s: element [%lld, %lld] is %g, which is beyond the largest number of %s", p->item->name,
+				(long long)(p->row + i / cols), (long long)(i % cols), (double)values[i],
+				plumb_format_name(to));
 	}
 	return PLUMB_OK;
 }
@@ -198,11 +198,10 @@ static int quantise(void *self, const struct plumb_panel *p, const float *values
 	before.rows = p->row; /* a multiple of 128: whole blocks */
 	part.rows = p->rows;
 	unsigned char *data = (unsigned char *)r->memory[p->i] + plumb_weight_data_bytes(&before);
-	unsigned char *scale =
-	        part.scale ? (unsigned char *)r->memory[p->i] +
-	                             ((const unsigned char *)part.scale - (const unsigned char *)part.data) +
-	                             plumb_weight_scale_bytes(&before)
-	                   : NULL;
+	unsigned char *scale = part.scale ? (unsigned char *)r->memory[p->i] +
+	                                            ((const unsigned char *)part.scale - (const unsigned char *)part.data) +
+	                                            plumb_weight_scale_bytes(&before)
+	                                  : NULL;
 	return plumb_quantise(values, &part, data, scale, err);
 }
 
@@ -218,7 +217,7 @@ static int allocate(struct plumb_requantised *r, int64_t i, struct plumb_error *
 	unsigned char *memory = r->memory[i] = aligned_alloc(16, data + aligned(scales) + 16);
 	if (!memory)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for %s as %s (%zu bytes)", r->list.item[i].name,
-		        plumb_format_name(w->format), data + scales);
+			plumb_format_name(w->format), data + scales);
 	w->data = memory;
 	w->scale = scales ? memory + data : NULL;
 	return PLUMB_OK;
@@ -236,8 +235,7 @@ static bool same_table(const struct plumb_listed *a, const struct plumb_listed *
 static int64_t batch_end(const struct plumb_list *list, int64_t i)
 {
 	int64_t elements = 0, end = i;
-	while (end < list->count &&
-	        (end == i || elements < BATCH || same_table(&list->item[end - 1], &list->item[end]))) {
+	while (end < list->count && (end == i || elements < BATCH || same_table(&list->item[end - 1], &list->item[end]))) {
 		elements += list->item[end].source.rows * list->item[end].source.cols;
 		end++;
 	}
@@ -245,7 +243,7 @@ static int64_t batch_end(const struct plumb_list *list, int64_t i)
 }
 
 static int run_batch(
-        struct plumb_requantised *r, int64_t first, int64_t last, struct plumb_watch *watch, struct plumb_error *err)
+	struct plumb_requantised *r, int64_t first, int64_t last, struct plumb_watch *watch, struct plumb_error *err)
 {
 	int status = PLUMB_OK;
 	bool globals = false;
@@ -264,15 +262,14 @@ static int run_batch(
 			r->largest[i] = r->largest[i + 1];
 	for (int64_t i = first; i < last; i++)
 		if (has_global(r->list.item[i].place))
-			r->list.item[i].place->global =
-			        plumb_quantise_global(r->list.item[i].place->format, r->largest[i]);
+			r->list.item[i].place->global = plumb_quantise_global(r->list.item[i].place->format, r->largest[i]);
 	if (status == PLUMB_OK)
 		status = plumb_panels_run(&r->list, first, last, quantise, r, watch, err);
 	return status;
 }
 
-int plumb_profile_apply(const struct plumb_model *source, const struct plumb_profile *profile,
-        struct plumb_watch *watch, struct plumb_requantised **out, struct plumb_error *err)
+int plumb_profile_apply(const struct plumb_model *source, const struct plumb_profile *profile, struct plumb_watch *watch,
+	struct plumb_requantised **out, struct plumb_error *err)
 {
 	struct plumb_requantised *r = calloc(1, sizeof *r);
 	struct survey survey = {.profile = profile};
@@ -293,7 +290,7 @@ int plumb_profile_apply(const struct plumb_model *source, const struct plumb_pro
 	r->memory = calloc((size_t)r->list.count + 1, sizeof *r->memory);
 	if (!r->largest || !r->memory) {
 		status = plumb_fail(
-		        err, PLUMB_BAD_INPUT, "out of memory for a list of %lld matrices", (long long)r->list.count);
+			err, PLUMB_BAD_INPUT, "out of memory for a list of %lld matrices", (long long)r->list.count);
 		goto done;
 	}
 	for (int64_t i = 0; watch && i < r->list.count; i++)
@@ -367,7 +364,7 @@ const char *plumb_requantised_show(const struct plumb_requantised *r, char *text
 			}
 		}
 		append(text, size, " -> %s, %lld %s", plumb_format_name(group->to), (long long)group->changed,
-		        group->changed == 1 ? "matrix" : "matrices");
+			group->changed == 1 ? "matrix" : "matrices");
 		between = "; ";
 		before += group->before;
 		after += group->after;

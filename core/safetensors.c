@@ -85,8 +85,7 @@ static int read_dtype(const cJSON *item, struct plumb_tensor *t, struct plumb_er
 			return PLUMB_OK;
 		}
 	}
-	return tensor_fail(
-		err, t, "dtype is %s, expected one of the format, e.g. \"BF16\"", plumb_json_show(item, shown));
+	return tensor_fail(err, t, "dtype is %s, expected one of the format, e.g. \"BF16\"", plumb_json_show(item, shown));
 }
 
 /* Shape and, in *bits, the size of the data. */
@@ -111,8 +110,7 @@ static int read_shape(const cJSON *item, struct plumb_tensor *t, uint64_t *bits,
 	}
 	if (overflow && !empty) {
 		char shape[192];
-		return tensor_fail(err, t,
-			"shape %s of %s has more than 2^64 bits, expected a tensor that fits the file",
+		return tensor_fail(err, t, "shape %s of %s has more than 2^64 bits, expected a tensor that fits the file",
 			plumb_tensor_shape(t, shape), dtypes[t->dtype].name);
 	}
 	if (empty)
@@ -123,8 +121,8 @@ static int read_shape(const cJSON *item, struct plumb_tensor *t, uint64_t *bits,
 }
 
 /* Turn an entry of the header into t; data: the bytes behind the header. */
-static int read_tensor(const cJSON *entry, const unsigned char *data, uint64_t data_bytes, struct plumb_tensor *t,
-	struct plumb_error *err)
+static int read_tensor(
+	const cJSON *entry, const unsigned char *data, uint64_t data_bytes, struct plumb_tensor *t, struct plumb_error *err)
 {
 	const cJSON *dtype = NULL, *shape = NULL, *offsets = NULL, *field;
 	char shown[64];
@@ -204,8 +202,7 @@ static int check_cover(
 	return PLUMB_OK;
 }
 
-static int read_header(
-	struct plumb_safetensors *file, const cJSON *header, size_t header_bytes, struct plumb_error *err)
+static int read_header(struct plumb_safetensors *file, const cJSON *header, size_t header_bytes, struct plumb_error *err)
 {
 	const unsigned char *data = (const unsigned char *)file->map + PREFIX + header_bytes;
 	uint64_t data_bytes = file->map_bytes - PREFIX - header_bytes;

@@ -45,16 +45,15 @@ static int look(void *self, const struct plumb_panel *p, const float *values, st
 static float stored_scale(const struct plumb_weight *w, int64_t i)
 {
 	float scale;
-	plumb_decode(w->scale_format, (const unsigned char *)w->scale + plumb_format_row_bytes(w->scale_format, i), 1,
-	        &scale);
+	plumb_decode(
+		w->scale_format, (const unsigned char *)w->scale + plumb_format_row_bytes(w->scale_format, i), 1, &scale);
 	return scale;
 }
 
 /* What makes element (n, k) no number: its code, or the scale of its group. */
 static void explain(const struct plumb_weight *w, int64_t n, int64_t k, char *text, size_t size)
 {
-	const unsigned char *data =
-	        (const unsigned char *)w->data + (size_t)n * plumb_format_row_bytes(w->format, w->cols);
+	const unsigned char *data = (const unsigned char *)w->data + (size_t)n * plumb_format_row_bytes(w->format, w->cols);
 	float value, scale;
 	plumb_weight_row(w, n, k, 1, &value);
 	if (w->format == PLUMB_NVFP4) {
@@ -62,8 +61,8 @@ static void explain(const struct plumb_weight *w, int64_t n, int64_t k, char *te
 		unsigned code = ((const unsigned char *)w->scale)[n * groups + group];
 		bool nan = isnan(plumb_e4m3_to_f32((uint8_t)code));
 		snprintf(text, size, "the scale of columns %lld on has code 0x%02x%s",
-		        (long long)(group * PLUMB_NVFP4_GROUP), code,
-		        nan ? ", which is NaN" : " and overflows with the scale of the matrix");
+			(long long)(group * PLUMB_NVFP4_GROUP), code,
+			nan ? ", which is NaN" : " and overflows with the scale of the matrix");
 		return;
 	}
 	if (w->format < (enum plumb_format)PLUMB_PLAIN_FORMATS) {
@@ -73,10 +72,9 @@ static void explain(const struct plumb_weight *w, int64_t n, int64_t k, char *te
 	scale = w->format == PLUMB_FP8_TABLE ? w->global
 	        : w->format == PLUMB_FP8_ROW
 	                ? stored_scale(w, n)
-	                : stored_scale(
-	                          w, n / PLUMB_FP8_BLOCK_SIZE *
-	                                             ((w->cols + PLUMB_FP8_BLOCK_SIZE - 1) / PLUMB_FP8_BLOCK_SIZE) +
-	                                     k / PLUMB_FP8_BLOCK_SIZE);
+	                : stored_scale(w,
+				  n / PLUMB_FP8_BLOCK_SIZE * ((w->cols + PLUMB_FP8_BLOCK_SIZE - 1) / PLUMB_FP8_BLOCK_SIZE) +
+					  k / PLUMB_FP8_BLOCK_SIZE);
 	if (isnan(plumb_e4m3_to_f32(data[k])))
 		snprintf(text, size, "its code is 0x%02x, which is NaN", (unsigned)data[k]);
 	else
@@ -100,14 +98,13 @@ static int report(struct scan *s)
 	char why[160];
 	explain(&item->source, n, k, why, sizeof why);
 	return plumb_fail(s->err, PLUMB_BAD_INPUT,
-	        "tensor %s (%s): row %lld, column %lld is no finite number: %s; %lld such value%s in %lld tensor%s, "
-	        "expected none",
-	        item->name, plumb_format_name(item->source.format), (long long)n, (long long)k, why, (long long)all,
-	        all == 1 ? "" : "s", (long long)tensors, tensors == 1 ? "" : "s");
+		"tensor %s (%s): row %lld, column %lld is no finite number: %s; %lld such value%s in %lld tensor%s, "
+		"expected none",
+		item->name, plumb_format_name(item->source.format), (long long)n, (long long)k, why, (long long)all,
+		all == 1 ? "" : "s", (long long)tensors, tensors == 1 ? "" : "s");
 }
 
-int plumb_model_scan(
-        const struct plumb_model *model, struct plumb_watch *watch, int64_t *values, struct plumb_error *err)
+int plumb_model_scan(const struct plumb_model *model, struct plumb_watch *watch, int64_t *values, struct plumb_error *err)
 {
 	struct plumb_model m = *model; /* the walk is made for whoever changes weights; this one does not */
 	struct scan s = {.err = err};
@@ -120,8 +117,8 @@ int plumb_model_scan(
 		s.bad = calloc((size_t)s.list.count + 1, sizeof *s.bad);
 		s.first = calloc((size_t)s.list.count + 1, sizeof *s.first);
 		if (!s.bad || !s.first)
-			status = plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for a list of %lld tensors",
-			        (long long)s.list.count);
+			status = plumb_fail(
+				err, PLUMB_BAD_INPUT, "out of memory for a list of %lld tensors", (long long)s.list.count);
 	}
 	for (int64_t i = 0; i < s.list.count && status == PLUMB_OK; i++) {
 		s.first[i] = -1;

@@ -15,8 +15,7 @@ extern "C" {
  * *values: how many there are. watch: NULL, or told of progress.
  * Errors: PLUMB_BAD_INPUT naming the first tensor in the order of the model, row, column, the code or scale at fault, and
  * how many values in how many tensors are none; memory. */
-int plumb_model_scan(
-	const struct plumb_model *model, struct plumb_watch *watch, int64_t *values, struct plumb_error *err);
+int plumb_model_scan(const struct plumb_model *model, struct plumb_watch *watch, int64_t *values, struct plumb_error *err);
 
 #ifdef __cplusplus
 }

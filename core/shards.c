@@ -124,8 +124,7 @@ static int open_indexed(struct plumb_shards *s, const char *index_path, struct p
 		names[count++] = item->valuestring;
 	}
 	if (count == 0) {
-		status = plumb_fail(
-			err, PLUMB_BAD_INPUT, "%s: weight_map is empty, expected names of tensors", index_path);
+		status = plumb_fail(err, PLUMB_BAD_INPUT, "%s: weight_map is empty, expected names of tensors", index_path);
 		goto done;
 	}
 	if ((status = open_files(s, names, sort_names(names, count), err)))
@@ -136,9 +135,8 @@ static int open_indexed(struct plumb_shards *s, const char *index_path, struct p
 		const char *base = t ? strrchr(t->file, '/') : NULL;
 		if (!t || strcmp(base ? base + 1 : t->file, item->valuestring) != 0) {
 			status = plumb_fail(err, PLUMB_BAD_INPUT,
-				"%s: weight_map puts tensor %.200s into %.100s, expected %s%s", index_path,
-				item->string, item->valuestring, t ? t->file : "a file that has it",
-				t ? ", where it is" : "");
+				"%s: weight_map puts tensor %.200s into %.100s, expected %s%s", index_path, item->string,
+				item->valuestring, t ? t->file : "a file that has it", t ? ", where it is" : "");
 			goto done;
 		}
 	}
@@ -176,8 +174,7 @@ static int open_found(struct plumb_shards *s, struct plumb_error *err)
 		count++;
 	}
 	if (count == 0) {
-		plumb_fail(
-			err, PLUMB_BAD_INPUT, "%s: no file ending in " ENDING ", expected a checkpoint folder", s->dir);
+		plumb_fail(err, PLUMB_BAD_INPUT, "%s: no file ending in " ENDING ", expected a checkpoint folder", s->dir);
 		goto done;
 	}
 	status = open_files(s, (const char **)names, sort_names((const char **)names, count), err);

@@ -16,9 +16,9 @@ enum { PAGE = 4096, SCALE_ALIGN = 256, NAME = 160, CHUNK_VALUES = 262144 };
 
 /* What becomes of the bytes of a matrix once made. */
 enum keep {
-	KEEP,   /* stays */
-	DROP,   /* an expert: goes when room is needed */
-	TABLE,  /* rows are made at every call that reads them: there are few, and no list of 320 million */
+	KEEP,  /* stays */
+	DROP,  /* an expert: goes when room is needed */
+	TABLE, /* rows are made at every call that reads them: there are few, and no list of 320 million */
 	KEEPS,
 };
 
@@ -26,9 +26,9 @@ struct item {
 	struct plumb_synthetic_tensor tensor; /* w->made points here */
 	struct plumb_weight *weight;
 	enum keep keep;
-	size_t bytes;  /* of data and scales, in whole pages */
+	size_t bytes; /* of data and scales, in whole pages */
 	bool present;
-	int64_t used;  /* the call that read it last */
+	int64_t used;               /* the call that read it last */
 	struct item *older, *newer; /* experts that are present, by use */
 };
 
@@ -148,7 +148,10 @@ static void set(struct plumb_synthetic *s, struct plumb_weight *w, enum plumb_fo
 	item->tensor.step = plumb_synthetic_step(format, rms);
 	item->tensor.centre = (float)centre;
 	*w = (struct plumb_weight){
-		.format = format, .rows = rows, .cols = cols, .made = &item->tensor,
+		.format = format,
+		.rows = rows,
+		.cols = cols,
+		.made = &item->tensor,
 		.scale_format = plumb_profile_scale_format(format),
 		.global = plumb_synthetic_global_of(format, item->tensor.key, item->tensor.step),
 	};
@@ -174,12 +177,15 @@ __attribute__((format(printf, 7, 8))) static void matrix(struct plumb_synthetic 
 	vsnprintf(name + n, sizeof name - (size_t)n, format, ap);
 	va_end(ap);
 	set(s, w, held(s, group),
-		group == PLUMB_GROUP_EXPERTS ? DROP : group == PLUMB_GROUP_EMBED ? TABLE : KEEP, rows, cols, 0, name);
+		group == PLUMB_GROUP_EXPERTS ? DROP
+		: group == PLUMB_GROUP_EMBED ? TABLE
+					     : KEEP,
+		rows, cols, 0, name);
 }
 
 /* Norms, convolutions, decay constants: no producer quantises them. */
-static void vector(struct plumb_synthetic *s, struct plumb_weight *w, int64_t rows, int64_t cols, const char *site,
-	const char *end)
+static void vector(
+	struct plumb_synthetic *s, struct plumb_weight *w, int64_t rows, int64_t cols, const char *site, const char *end)
 {
 	char name[NAME];
 	snprintf(name, sizeof name, "%s%s", site, end);
@@ -234,7 +240,8 @@ static struct plumb_weight *new_bank(struct plumb_synthetic *s, int64_t count)
 {
 	struct plumb_weight *bank = s->status ? NULL : calloc((size_t)count, sizeof *bank);
 	if (!bank && !s->status)
-		s->status = plumb_fail(s->err, PLUMB_BAD_INPUT, "synthetic model: no memory for %lld matrices", (long long)count);
+		s->status = plumb_fail(
+			s->err, PLUMB_BAD_INPUT, "synthetic model: no memory for %lld matrices", (long long)count);
 	return bank;
 }
 
@@ -275,7 +282,8 @@ static void set_ple(struct plumb_synthetic *s, struct plumb_ple_weights *w, cons
 	snprintf(name, sizeof name, "%sple_embedding.ngram_embedding", site);
 	for (int64_t i = 0; i < w->shards && !s->status; i++) {
 		int64_t first = i * w->shard_rows, rows = w->ngram.rows - first;
-		set(s, &w->table[i], format, TABLE, rows < w->shard_rows ? rows : w->shard_rows, width, first * width, name);
+		set(s, &w->table[i], format, TABLE, rows < w->shard_rows ? rows : w->shard_rows, width, first * width,
+			name);
 	}
 	matrix(s, &w->key_proj, PLUMB_GROUP_PLE, wide, c->ple_dim, site, "key_proj");
 	matrix(s, &w->value_proj, PLUMB_GROUP_PLE, c->hidden, c->ple_dim, site, "value_proj");
@@ -326,8 +334,8 @@ static int reserve(struct plumb_synthetic *s, struct plumb_error *err)
 
 	for (size_t i = 0; i < s->items; i++) {
 		const struct plumb_weight *w = s->item[i].weight;
-		s->item[i].bytes = aligned(
-			aligned(plumb_weight_data_bytes(w), SCALE_ALIGN) + plumb_weight_scale_bytes(w), PAGE);
+		s->item[i].bytes =
+			aligned(aligned(plumb_weight_data_bytes(w), SCALE_ALIGN) + plumb_weight_scale_bytes(w), PAGE);
 		total += s->item[i].bytes;
 		kept += s->item[i].keep == KEEP ? s->item[i].bytes : 0;
 	}
@@ -369,7 +377,7 @@ int plumb_synthetic_create(const struct plumb_config *cfg, const struct plumb_sy
 	s->err = err;
 	/* a layer has at most 8 + 9 + 5 + 6 tensors besides experts and shards */
 	s->item_room = 8 + (size_t)cfg->layers * (28 + 3 * (size_t)cfg->experts) +
-		(size_t)cfg->ple_count * (size_t)cfg->ngram_parts;
+	               (size_t)cfg->ple_count * (size_t)cfg->ngram_parts;
 	s->item = calloc(s->item_room, sizeof *s->item);
 	s->model.layer = calloc((size_t)cfg->layers, sizeof *s->model.layer);
 	if (!s->item || !s->model.layer) {
@@ -394,12 +402,12 @@ failed:
 	return status;
 }
 
-int plumb_synthetic_open(const char *preset, const struct plumb_synthetic_options *options,
-	struct plumb_synthetic **out, struct plumb_error *err)
+int plumb_synthetic_open(const char *preset, const struct plumb_synthetic_options *options, struct plumb_synthetic **out,
+	struct plumb_error *err)
 {
 	struct plumb_config *cfg = malloc(sizeof *cfg);
 	int status = cfg ? plumb_preset_config(preset, cfg, err)
-			 : plumb_fail(err, PLUMB_BAD_INPUT, "synthetic model: no memory");
+	                 : plumb_fail(err, PLUMB_BAD_INPUT, "synthetic model: no memory");
 	if (status == PLUMB_OK)
 		status = plumb_synthetic_create(cfg, options, out, err);
 	free(cfg);
@@ -459,7 +467,8 @@ static int push(struct plumb_synthetic *s, const struct plumb_weight *w, int64_t
 		size_t room = s->job_room ? 2 * s->job_room : 256;
 		struct job *job = realloc(s->job, room * sizeof *job);
 		if (!job)
-			return plumb_fail(s->err, PLUMB_BAD_INPUT, "synthetic model: no memory for a list of %zu parts", room);
+			return plumb_fail(
+				s->err, PLUMB_BAD_INPUT, "synthetic model: no memory for a list of %zu parts", room);
 		s->job = job;
 		s->job_room = room;
 	}
@@ -545,8 +554,7 @@ static int make(void *self, const struct plumb_env *env, enum plumb_op op, const
 	if (s->usage.resident > s->usage.peak)
 		s->usage.peak = s->usage.resident;
 	for (size_t i = 0; i < s->jobs; i++) {
-		const struct plumb_read part = {
-			.weight = s->job[i].weight, .row = s->job[i].row, .rows = s->job[i].rows};
+		const struct plumb_read part = {.weight = s->job[i].weight, .row = s->job[i].row, .rows = s->job[i].rows};
 		values += s->job[i].rows * s->job[i].weight->cols;
 		s->usage.made += (int64_t)plumb_read_bytes(&part);
 	}

@@ -39,8 +39,8 @@ struct plumb_synthetic_usage {
 /* A model of a preset (or of any config). Released by plumb_synthetic_close, after every decoder of it.
  * Errors: PLUMB_BAD_INPUT: an unknown preset, an n-gram table in a format that has scales of its own, no memory. */
 struct plumb_synthetic;
-int plumb_synthetic_open(const char *preset, const struct plumb_synthetic_options *options,
-	struct plumb_synthetic **out, struct plumb_error *err);
+int plumb_synthetic_open(const char *preset, const struct plumb_synthetic_options *options, struct plumb_synthetic **out,
+	struct plumb_error *err);
 int plumb_synthetic_create(const struct plumb_config *cfg, const struct plumb_synthetic_options *options,
 	struct plumb_synthetic **out, struct plumb_error *err);
 void plumb_synthetic_close(struct plumb_synthetic *synthetic);

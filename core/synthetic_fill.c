@@ -153,8 +153,13 @@ float plumb_synthetic_step(enum plumb_format format, double rms)
 	/* rms of what the step is multiplied with, over all words: the bell; fp8 codes (107.24) by the factors of scales
 	 * (1.039) or of a global scale (1.008); nvfp4 codes (2.926) by group scales (1.689) and that factor */
 	static const double unit[PLUMB_FORMAT_COUNT] = {
-		[PLUMB_F32] = 147.8, [PLUMB_F16] = 147.8, [PLUMB_BF16] = 147.8, [PLUMB_FP8_ROW] = 111.42,
-		[PLUMB_FP8_BLOCK] = 111.42, [PLUMB_FP8_TABLE] = 108.15, [PLUMB_NVFP4] = 4.9846,
+		[PLUMB_F32] = 147.8,
+		[PLUMB_F16] = 147.8,
+		[PLUMB_BF16] = 147.8,
+		[PLUMB_FP8_ROW] = 111.42,
+		[PLUMB_FP8_BLOCK] = 111.42,
+		[PLUMB_FP8_TABLE] = 108.15,
+		[PLUMB_NVFP4] = 4.9846,
 	};
 	return (float)(rms / unit[format]);
 }

@@ -6,19 +6,19 @@
 #include "core/synthetic.h"
 
 /* What layer4 has in common with golden/release.json: all widths. */
-#define RELEASE_WIDTHS                                                                                                 \
-	"\"vocab_size\": 248320, \"hidden_size\": 2560, \"hidden_act\": \"silu\", \"rms_norm_eps\": 1e-06,"            \
-	" \"max_position_embeddings\": 262144, \"num_attention_heads\": 24, \"num_key_value_heads\": 2,"               \
-	" \"head_dim\": 256, \"attention_bias\": false, \"full_attention_interval\": 4,"                               \
-	" \"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 10000000, \"partial_rotary_factor\": 0.25,"   \
-	" \"mrope_section\": [11, 11, 10], \"mrope_interleaved\": true},"                                              \
-	" \"linear_num_key_heads\": 16, \"linear_num_value_heads\": 48, \"linear_key_head_dim\": 128,"                 \
-	" \"linear_value_head_dim\": 128, \"linear_conv_kernel_dim\": 4, \"output_gate_type\": \"sigmoid\","           \
-	" \"eos_token_id\": 248044, \"num_experts\": 512, \"num_experts_per_tok\": 10,"                                \
-	" \"moe_intermediate_size\": 640, \"shared_expert_intermediate_size\": 640, \"hc_count\": 4,"                  \
-	" \"hc_lowrank\": 320, \"ple_layer_ids\": [2], \"ple_embed_dim\": 2560, \"ple_conv_kernel_size\": 4,"          \
-	" \"ngram_size\": 3, \"heads_per_ngram\": 8, \"make_ngram_vocab_size_divisible_by\": 128,"                     \
-	" \"split_ngram_parts\": 128, \"indexer_n_heads\": 4, \"indexer_kv_heads\": 1, \"indexer_head_dim\": 128,"     \
+#define RELEASE_WIDTHS                                                                                                     \
+	"\"vocab_size\": 248320, \"hidden_size\": 2560, \"hidden_act\": \"silu\", \"rms_norm_eps\": 1e-06,"                \
+	" \"max_position_embeddings\": 262144, \"num_attention_heads\": 24, \"num_key_value_heads\": 2,"                   \
+	" \"head_dim\": 256, \"attention_bias\": false, \"full_attention_interval\": 4,"                                   \
+	" \"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 10000000, \"partial_rotary_factor\": 0.25,"    \
+	" \"mrope_section\": [11, 11, 10], \"mrope_interleaved\": true},"                                                  \
+	" \"linear_num_key_heads\": 16, \"linear_num_value_heads\": 48, \"linear_key_head_dim\": 128,"                     \
+	" \"linear_value_head_dim\": 128, \"linear_conv_kernel_dim\": 4, \"output_gate_type\": \"sigmoid\","               \
+	" \"eos_token_id\": 248044, \"num_experts\": 512, \"num_experts_per_tok\": 10,"                                    \
+	" \"moe_intermediate_size\": 640, \"shared_expert_intermediate_size\": 640, \"hc_count\": 4,"                      \
+	" \"hc_lowrank\": 320, \"ple_layer_ids\": [2], \"ple_embed_dim\": 2560, \"ple_conv_kernel_size\": 4,"              \
+	" \"ngram_size\": 3, \"heads_per_ngram\": 8, \"make_ngram_vocab_size_divisible_by\": 128,"                         \
+	" \"split_ngram_parts\": 128, \"indexer_n_heads\": 4, \"indexer_kv_heads\": 1, \"indexer_head_dim\": 128,"         \
 	" \"indexer_budget\": 2048, \"indexer_compress_ratio\": 4, \"tie_word_embeddings\": false"
 
 static const struct {
@@ -97,5 +97,6 @@ int plumb_preset_config(const char *name, struct plumb_config *out, struct plumb
 		strcat(list, i ? ", " : "");
 		strcat(list, presets[i].name);
 	}
-	return plumb_fail(err, PLUMB_BAD_INPUT, "'%.100s' is no preset of a synthetic model, expected one of %s", name, list);
+	return plumb_fail(
+		err, PLUMB_BAD_INPUT, "'%.100s' is no preset of a synthetic model, expected one of %s", name, list);
 }

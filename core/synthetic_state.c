@@ -59,8 +59,8 @@ static void fill_ring(const struct part *p, float *ring, int64_t rows, int64_t p
 		fill_row(p, q, ring + q % rows * p->width);
 }
 
-static int fill_attention(const struct plumb_config *cfg, const struct plumb_attention_state *s, int layer,
-	int64_t position, uint64_t seed)
+static int fill_attention(
+	const struct plumb_config *cfg, const struct plumb_attention_state *s, int layer, int64_t position, uint64_t seed)
 {
 	int64_t kv = cfg->kv_heads * cfg->head_dim;
 	/* keys and block keys are normed; the weights of the key norm are near 1.5 */
@@ -99,7 +99,7 @@ static void fill_ple(
 {
 	struct part window = part_of(layer, "ple_window", cfg->streams * cfg->hidden, 1.0, seed);
 	uint64_t ids = plumb_synthetic_key("state.tokens", seed); /* one text for every module */
-	int before = cfg->ngram - 1; /* ids kept */
+	int before = cfg->ngram - 1;                              /* ids kept */
 
 	if (plumb_ple_history(cfg) > 0)
 		fill_ring(&window, s->window, plumb_ple_history(cfg), position);
@@ -122,7 +122,7 @@ int plumb_synthetic_context(struct plumb_decoder *d, int64_t position, uint64_t 
 	for (int l = 0; l < cfg->layers; l++) {
 		const struct plumb_layer_state *s = plumb_decoder_state(d, l);
 		int failed = cfg->kind[l] == PLUMB_LAYER_GDN ? fill_gdn(cfg, &s->gdn, l, position, seed)
-							     : fill_attention(cfg, &s->attention, l, position, seed);
+		                                             : fill_attention(cfg, &s->attention, l, position, seed);
 		if (failed)
 			return plumb_fail(err, PLUMB_BAD_INPUT, "synthetic context: out of memory for a row of state");
 		if (plumb_ple_of_layer(cfg, l) >= 0)

@@ -38,33 +38,33 @@ struct integer_bound {
 #define AT(member) offsetof(struct plumb_tolerance, member)
 
 static const struct number_bound number_bounds[] = {
-        {"max_relative_l2", "relative L2 <= ", PLUMB_BOUND_REL_L2, AT(max_rel_l2), DBL_MIN, 0.5, true},
-        {"max_error", "error <= ", PLUMB_BOUND_ABS, AT(max_abs), 0.0, DBL_MAX, true},
-        {"max_peak", "max error / rms <= ", PLUMB_BOUND_PEAK, AT(max_peak), DBL_MIN, 1.0, true},
-        {"min_equal", "equal part >= ", PLUMB_BOUND_EQUAL, AT(min_equal), DBL_MIN, 1.0, false},
-        {"min_near", "part near >= ", PLUMB_BOUND_NEAR, AT(min_near), DBL_MIN, 1.0, false},
+	{"max_relative_l2", "relative L2 <= ", PLUMB_BOUND_REL_L2, AT(max_rel_l2), DBL_MIN, 0.5, true},
+	{"max_error", "error <= ", PLUMB_BOUND_ABS, AT(max_abs), 0.0, DBL_MAX, true},
+	{"max_peak", "max error / rms <= ", PLUMB_BOUND_PEAK, AT(max_peak), DBL_MIN, 1.0, true},
+	{"min_equal", "equal part >= ", PLUMB_BOUND_EQUAL, AT(min_equal), DBL_MIN, 1.0, false},
+	{"min_near", "part near >= ", PLUMB_BOUND_NEAR, AT(min_near), DBL_MIN, 1.0, false},
 };
 
 static const struct integer_bound integer_bounds[] = {
-        {"max_ulp", "ulp <= ", PLUMB_BOUND_ULP, AT(max_ulp), 1 << 23},
-        {"max_bf16_ulp", "bf16 ulp <= ", PLUMB_BOUND_BF16_ULP, AT(max_bf16_ulp), 1 << 7},
+	{"max_ulp", "ulp <= ", PLUMB_BOUND_ULP, AT(max_ulp), 1 << 23},
+	{"max_bf16_ulp", "bf16 ulp <= ", PLUMB_BOUND_BF16_ULP, AT(max_bf16_ulp), 1 << 7},
 };
 
 static const struct {
 	const char *key;
 	unsigned bit;
 } exact_bounds[] = {
-        {"exact", PLUMB_BOUND_EXACT},
-        {"bits", PLUMB_BOUND_BITS},
+	{"exact", PLUMB_BOUND_EXACT},
+	{"bits", PLUMB_BOUND_BITS},
 };
 
 static const struct {
 	const char *key;
 	size_t offset;
 } allowances[] = {
-        {"allow_zero", AT(allow_zero)},
-        {"allow_constant", AT(allow_constant)},
-        {"allow_nan", AT(allow_nan)},
+	{"allow_zero", AT(allow_zero)},
+	{"allow_constant", AT(allow_constant)},
+	{"allow_nan", AT(allow_nan)},
 };
 
 static const char *const other_keys[] = {"view", "policy", "suffix", "reason", "near_ulp_log2", "bf16_noise"};
@@ -83,7 +83,7 @@ const char *plumb_policy_name(enum plumb_policy policy)
 
 /* Refuse in the voice of the JSON reader, and like it only once. */
 static void refuse(struct plumb_json_object *o, const char *key, const char *format, ...)
-        __attribute__((format(printf, 3, 4)));
+	__attribute__((format(printf, 3, 4)));
 
 static void refuse(struct plumb_json_object *o, const char *key, const char *format, ...)
 {
@@ -97,8 +97,8 @@ static void refuse(struct plumb_json_object *o, const char *key, const char *for
 	va_end(ap);
 	/* The path of an object ends in a dot for its keys; without a key, the object itself is meant. */
 	o->status = plumb_fail(o->err, PLUMB_BAD_INPUT, "%s: %.*s%s%s%s", o->file,
-	        (int)(strlen(o->path) - (key[0] == '\0' && o->path[0] != '\0')), o->path, key,
-	        o->path[0] || key[0] ? ": " : "", text);
+		(int)(strlen(o->path) - (key[0] == '\0' && o->path[0] != '\0')), o->path, key,
+		o->path[0] || key[0] ? ": " : "", text);
 }
 
 static bool known_key(const char *key)
@@ -183,8 +183,8 @@ static void read_bounds(struct plumb_json_object *o, struct plumb_tolerance *t)
 	}
 	if (!every)
 		refuse(o, "",
-		        "no bound that looks at every element, expected one of max_relative_l2, max_error, max_peak, "
-		        "max_ulp, max_bf16_ulp, exact, bits");
+			"no bound that looks at every element, expected one of max_relative_l2, max_error, max_peak, "
+			"max_ulp, max_bf16_ulp, exact, bits");
 }
 
 /* Path components only: no slash at either end, so that matching by components cannot go wrong. */
@@ -195,21 +195,20 @@ static bool good_suffix(const char *suffix)
 	return length > 0 && suffix[0] != '/' && suffix[length - 1] != '/';
 }
 
-static int read_rule(const struct cJSON *item, int index, const char *name, struct plumb_tolerance_rule *rule,
-        struct plumb_error *err)
+static int read_rule(
+	const struct cJSON *item, int index, const char *name, struct plumb_tolerance_rule *rule, struct plumb_error *err)
 {
 	char path[64], shown[64];
 	struct plumb_json_object o = {.object = item, .file = name, .path = path, .err = err};
 
 	snprintf(path, sizeof path, "rules[%d]", index);
 	if (!cJSON_IsObject(item))
-		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: %s: %s, expected an object", name, path,
-		        plumb_json_show(item, shown));
+		return plumb_fail(
+			err, PLUMB_BAD_INPUT, "%s: %s: %s, expected an object", name, path, plumb_json_show(item, shown));
 	snprintf(path, sizeof path, "rules[%d].", index);
 	for (const struct cJSON *field = item->child; field; field = field->next)
 		if (!known_key(field->string))
-			refuse(&o, "", "\"%.64s\" is no key of a rule (plumb list tolerances shows them)",
-			        field->string);
+			refuse(&o, "", "\"%.64s\" is no key of a rule (plumb list tolerances shows them)", field->string);
 	rule->view = read_word(&o, "view", "local", "propagated") ? PLUMB_VIEW_PROPAGATED : PLUMB_VIEW_LOCAL;
 	rule->policy = read_word(&o, "policy", "f32", "bf16") ? PLUMB_POLICY_BF16 : PLUMB_POLICY_F32;
 	rule->suffix = has(&o, "suffix") ? plumb_json_string(&o, "suffix", NULL) : "";
@@ -244,18 +243,18 @@ static int check_rules(const struct plumb_tolerances *t, const char *name, struc
 		for (int j = 0; j < i; j++)
 			if (same_place(&t->rule[i], &t->rule[j]))
 				return plumb_fail(err, PLUMB_BAD_INPUT,
-				        "%s: rules[%d] and rules[%d] both speak of %s, %s, suffix \"%.64s\", expected "
-				        "one",
-				        name, j, i, plumb_view_name(t->rule[i].view),
-				        plumb_policy_name(t->rule[i].policy), t->rule[i].suffix);
+					"%s: rules[%d] and rules[%d] both speak of %s, %s, suffix \"%.64s\", expected "
+					"one",
+					name, j, i, plumb_view_name(t->rule[i].view), plumb_policy_name(t->rule[i].policy),
+					t->rule[i].suffix);
 	}
 	for (int view = 0; view < 2; view++)
 		for (int policy = 0; policy < 2; policy++)
 			if (general[view][policy] != 1)
 				return plumb_fail(err, PLUMB_BAD_INPUT,
-				        "%s: no rule without a suffix for view %s and policy %s, expected one", name,
-				        plumb_view_name((enum plumb_view)view),
-				        plumb_policy_name((enum plumb_policy)policy));
+					"%s: no rule without a suffix for view %s and policy %s, expected one", name,
+					plumb_view_name((enum plumb_view)view),
+					plumb_policy_name((enum plumb_policy)policy));
 	return PLUMB_OK;
 }
 
@@ -267,18 +266,18 @@ static int read_rules(struct plumb_tolerances *t, const char *name, struct plumb
 
 	if (!cJSON_IsObject(t->json))
 		return plumb_fail(
-		        err, PLUMB_BAD_INPUT, "%s: %s, expected an object", name, plumb_json_show(t->json, shown));
+			err, PLUMB_BAD_INPUT, "%s: %s, expected an object", name, plumb_json_show(t->json, shown));
 	for (const struct cJSON *field = t->json->child; field; field = field->next)
 		if (strcmp(field->string, "version") != 0 && strcmp(field->string, "rules") != 0)
 			refuse(&root, "", "\"%.64s\" is no key of a tolerance file, expected version and rules",
-			        field->string);
+				field->string);
 	plumb_json_int(&root, "version", 1, 1, NULL);
 	rules = plumb_json_array(&root, "rules", true);
 	if (root.status != PLUMB_OK)
 		return root.status;
 	if (cJSON_GetArraySize(rules) > MAX_RULES)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: rules: %d of them, expected at most %d", name,
-		        cJSON_GetArraySize(rules), MAX_RULES);
+			cJSON_GetArraySize(rules), MAX_RULES);
 	t->rule = calloc((size_t)cJSON_GetArraySize(rules) + 1, sizeof *t->rule);
 	if (!t->rule)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: out of memory", name);
@@ -292,7 +291,7 @@ static int read_rules(struct plumb_tolerances *t, const char *name, struct plumb
 }
 
 int plumb_tolerances_parse(
-        const char *text, size_t size, const char *name, struct plumb_tolerances **out, struct plumb_error *err)
+	const char *text, size_t size, const char *name, struct plumb_tolerances **out, struct plumb_error *err)
 {
 	/* A rule is about 100 bytes of bounds and a reason of a few lines. */
 	static const struct plumb_json_limits limits = {.bytes = 1 << 20, .depth = 4, .values = 1 << 15};
@@ -321,7 +320,7 @@ int plumb_tolerances_read(const char *path, struct plumb_tolerances **out, struc
 	*out = NULL;
 	if (!path)
 		return plumb_tolerances_parse(
-		        plumb_tolerances_json, plumb_tolerances_json_size, "built-in tolerances.json", out, err);
+			plumb_tolerances_json, plumb_tolerances_json_size, "built-in tolerances.json", out, err);
 	status = plumb_file_read(path, 1 << 20, &text, &size, err);
 	if (status == PLUMB_OK)
 		status = plumb_tolerances_parse(text, size, path, out, err);
@@ -350,14 +349,14 @@ static bool ends_with(const char *dataset, const char *suffix)
 }
 
 const struct plumb_tolerance_rule *plumb_tolerances_find(
-        const struct plumb_tolerances *tolerances, enum plumb_view view, enum plumb_policy policy, const char *dataset)
+	const struct plumb_tolerances *tolerances, enum plumb_view view, enum plumb_policy policy, const char *dataset)
 {
 	const struct plumb_tolerance_rule *best = NULL;
 
 	for (int i = 0; i < tolerances->rules; i++) {
 		const struct plumb_tolerance_rule *rule = &tolerances->rule[i];
 		if (rule->view == view && rule->policy == policy && ends_with(dataset, rule->suffix) &&
-		        (!best || strlen(rule->suffix) > strlen(best->suffix)))
+			(!best || strlen(rule->suffix) > strlen(best->suffix)))
 			best = rule;
 	}
 	return best; /* check_rules saw to a general one */

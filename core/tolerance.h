@@ -53,13 +53,13 @@ int plumb_tolerances_read(const char *path, struct plumb_tolerances **out, struc
 
 /* The same from memory: text of size bytes, name for messages. */
 int plumb_tolerances_parse(
-        const char *text, size_t size, const char *name, struct plumb_tolerances **out, struct plumb_error *err);
+	const char *text, size_t size, const char *name, struct plumb_tolerances **out, struct plumb_error *err);
 
 void plumb_tolerances_free(struct plumb_tolerances *tolerances);
 
 /* The rule for a dataset ("fp32/layer00/moe/output", or any shorter name that ends alike). Never NULL. */
 const struct plumb_tolerance_rule *plumb_tolerances_find(
-        const struct plumb_tolerances *tolerances, enum plumb_view view, enum plumb_policy policy, const char *dataset);
+	const struct plumb_tolerances *tolerances, enum plumb_view view, enum plumb_policy policy, const char *dataset);
 
 /* All rules in the order of the file. */
 const struct plumb_tolerance_rule *plumb_tolerances_rules(const struct plumb_tolerances *tolerances, int *count);

@@ -12,13 +12,13 @@ static const struct {
 	const char *name;
 	int bits; /* of one value */
 } formats[PLUMB_FORMAT_COUNT] = {
-        [PLUMB_F32] = {"f32", 32},
-        [PLUMB_F16] = {"f16", 16},
-        [PLUMB_BF16] = {"bf16", 16},
-        [PLUMB_FP8_ROW] = {"fp8_row", 8},
-        [PLUMB_FP8_BLOCK] = {"fp8_block", 8},
-        [PLUMB_FP8_TABLE] = {"fp8_table", 8},
-        [PLUMB_NVFP4] = {"nvfp4", 4},
+	[PLUMB_F32] = {"f32", 32},
+	[PLUMB_F16] = {"f16", 16},
+	[PLUMB_BF16] = {"bf16", 16},
+	[PLUMB_FP8_ROW] = {"fp8_row", 8},
+	[PLUMB_FP8_BLOCK] = {"fp8_block", 8},
+	[PLUMB_FP8_TABLE] = {"fp8_table", 8},
+	[PLUMB_NVFP4] = {"nvfp4", 4},
 };
 
 const char *plumb_format_name(enum plumb_format format)
@@ -48,7 +48,7 @@ size_t plumb_weight_scale_bytes(const struct plumb_weight *w)
 		return plumb_format_row_bytes(w->scale_format, w->rows);
 	case PLUMB_FP8_BLOCK:
 		return plumb_format_row_bytes(
-		        w->scale_format, parts(w->rows, PLUMB_FP8_BLOCK_SIZE) * parts(w->cols, PLUMB_FP8_BLOCK_SIZE));
+			w->scale_format, parts(w->rows, PLUMB_FP8_BLOCK_SIZE) * parts(w->cols, PLUMB_FP8_BLOCK_SIZE));
 	case PLUMB_NVFP4:
 		return (size_t)(w->rows * parts(w->cols, PLUMB_NVFP4_GROUP));
 	case PLUMB_F32:
@@ -70,8 +70,8 @@ size_t plumb_weight_bytes(const struct plumb_weight *w)
 static float stored_scale(const struct plumb_weight *w, int64_t i)
 {
 	float scale;
-	plumb_decode(w->scale_format, (const unsigned char *)w->scale + plumb_format_row_bytes(w->scale_format, i), 1,
-	        &scale);
+	plumb_decode(
+		w->scale_format, (const unsigned char *)w->scale + plumb_format_row_bytes(w->scale_format, i), 1, &scale);
 	return scale;
 }
 
@@ -83,7 +83,7 @@ static void decode_fp8(const unsigned char *restrict in, int64_t count, float sc
 
 /* row: the codes of row n; columns [k0, k0 + count). A piece ends where a block does. */
 static void decode_fp8_blocks(
-        const struct plumb_weight *w, const unsigned char *row, int64_t n, int64_t k0, int64_t count, float *out)
+	const struct plumb_weight *w, const unsigned char *row, int64_t n, int64_t k0, int64_t count, float *out)
 {
 	int64_t across = parts(w->cols, PLUMB_FP8_BLOCK_SIZE), first = n / PLUMB_FP8_BLOCK_SIZE * across;
 	for (int64_t k = k0, end = k0 + count, next; k < end; k = next) {
@@ -100,12 +100,29 @@ static void decode_table(const unsigned char *restrict in, int64_t count, float 
 }
 
 /* The two values of every byte: what plumb_e2m1_to_f32 gives for its nibbles, the lower first (tests/test_weight.c). */
-#define PAIRS(high)                                                                                                    \
-	{0.0f, high}, {0.5f, high}, {1.0f, high}, {1.5f, high}, {2.0f, high}, {3.0f, high}, {4.0f, high}, {6.0f, high},        \
-	{-0.0f, high}, {-0.5f, high}, {-1.0f, high}, {-1.5f, high}, {-2.0f, high}, {-3.0f, high}, {-4.0f, high}, {-6.0f, high}
+#define PAIRS(high)                                                                                                        \
+	{0.0f, high}, {0.5f, high}, {1.0f, high}, {1.5f, high}, {2.0f, high}, {3.0f, high}, {4.0f, high}, {6.0f, high},    \
+		{-0.0f, high}, {-0.5f, high}, {-1.0f, high}, {-1.5f, high}, {-2.0f, high}, {-3.0f, high}, {-4.0f, high},   \
+	{                                                                                                                  \
+		-6.0f, high                                                                                                \
+	}
 static const float e2m1_pair[256][2] = {
-	PAIRS(0.0f), PAIRS(0.5f), PAIRS(1.0f), PAIRS(1.5f), PAIRS(2.0f), PAIRS(3.0f), PAIRS(4.0f), PAIRS(6.0f),
-	PAIRS(-0.0f), PAIRS(-0.5f), PAIRS(-1.0f), PAIRS(-1.5f), PAIRS(-2.0f), PAIRS(-3.0f), PAIRS(-4.0f), PAIRS(-6.0f),
+	PAIRS(0.0f),
+	PAIRS(0.5f),
+	PAIRS(1.0f),
+	PAIRS(1.5f),
+	PAIRS(2.0f),
+	PAIRS(3.0f),
+	PAIRS(4.0f),
+	PAIRS(6.0f),
+	PAIRS(-0.0f),
+	PAIRS(-0.5f),
+	PAIRS(-1.0f),
+	PAIRS(-1.5f),
+	PAIRS(-2.0f),
+	PAIRS(-3.0f),
+	PAIRS(-4.0f),
+	PAIRS(-6.0f),
 };
 #undef PAIRS
 
@@ -128,7 +145,7 @@ static void decode_nibbles(const unsigned char *row, int64_t k, int64_t end, flo
 }
 /* row: the bytes of row n. The product of the two scales is rounded before a code joins it: once a group. */
 static void decode_nvfp4(
-        const struct plumb_weight *w, const unsigned char *row, int64_t n, int64_t k0, int64_t count, float *out)
+	const struct plumb_weight *w, const unsigned char *row, int64_t n, int64_t k0, int64_t count, float *out)
 {
 	const unsigned char *scales = (const unsigned char *)w->scale + n * parts(w->cols, PLUMB_NVFP4_GROUP);
 	for (int64_t k = k0, end = k0 + count, next; k < end; k = next) {
@@ -146,8 +163,7 @@ void plumb_weight_row(const struct plumb_weight *w, int64_t n, int64_t k0, int64
 {
 	if (count <= 0)
 		return;
-	const unsigned char *row =
-	        (const unsigned char *)w->data + (size_t)n * plumb_format_row_bytes(w->format, w->cols);
+	const unsigned char *row = (const unsigned char *)w->data + (size_t)n * plumb_format_row_bytes(w->format, w->cols);
 	switch (w->format) {
 	case PLUMB_F32:
 	case PLUMB_F16:

@@ -25,8 +25,8 @@ enum plumb_format {
 
 enum {
 	PLUMB_PLAIN_FORMATS = PLUMB_FP8_ROW, /* formats below this have no scales: what plumb_encode and caches take */
-	PLUMB_FP8_BLOCK_SIZE = 128, /* rows and columns */
-	PLUMB_NVFP4_GROUP = 16,     /* columns; the last group of a row may be partial */
+	PLUMB_FP8_BLOCK_SIZE = 128,          /* rows and columns */
+	PLUMB_NVFP4_GROUP = 16,              /* columns; the last group of a row may be partial */
 };
 
 /* The value of element (n, k), each product rounded once to binary32 unless it says otherwise:
@@ -44,8 +44,9 @@ struct plumb_weight {
 	const void *scale;  /* fp8 row: (N); fp8 block: (ceil(N/128), ceil(K/128)); nvfp4: (N, ceil(K/16)) E4M3 bytes;
 	                       else NULL */
 	enum plumb_format scale_format; /* of fp8 row and block scales: f32 or bf16 */
-	float global;       /* fp8 table and nvfp4: the scale of the whole matrix */
-	const struct plumb_synthetic_tensor *made; /* NULL: the bytes are there. Else data and scale are address space that a
+	float global;                   /* fp8 table and nvfp4: the scale of the whole matrix */
+	const struct plumb_synthetic_tensor
+		*made; /* NULL: the bytes are there. Else data and scale are address space that a
 	                       model fills when a call is about to read it (core/model.h), by core/synthetic_value.h */
 };
 

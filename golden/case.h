@@ -29,7 +29,7 @@ enum plumb_case_criterion {
 
 /* What an operand that is written must hold after the call. */
 struct plumb_case_expected {
-	const void *data; /* an array: like the operand; a cache: rows first .. first + rows - 1; NULL: not compared */
+	const void *data;    /* an array: like the operand; a cache: rows first .. first + rows - 1; NULL: not compared */
 	int64_t first, rows; /* of a cache */
 };
 
@@ -49,19 +49,17 @@ struct plumb_case_origin {
  * Outputs of args are not read. expected: one for each operand of the op. Errors: PLUMB_BAD_INPUT: the file cannot be
  * written. */
 int plumb_case_write(const char *path, const struct plumb_call *call,
-        const struct plumb_case_expected expected[PLUMB_CASE_OPERANDS], enum plumb_case_criterion criterion,
-        const struct plumb_case_origin *origin, struct plumb_error *err);
+	const struct plumb_case_expected expected[PLUMB_CASE_OPERANDS], enum plumb_case_criterion criterion,
+	const struct plumb_case_origin *origin, struct plumb_error *err);
 
 /* Rows of a cache that a call of T rows at a position writes: first .. last - 1. */
-void plumb_case_written_rows(
-        const struct plumb_call *call, const struct plumb_operand *o, int64_t *first, int64_t *last);
+void plumb_case_written_rows(const struct plumb_call *call, const struct plumb_operand *o, int64_t *first, int64_t *last);
 
 /* A case in memory. */
 struct plumb_case {
 	struct plumb_config cfg;
-	struct plumb_env env; /* cfg above; device NULL */
-	struct plumb_call
-	        call; /* env above; binding NULL; args: inputs, weights, and state from before the call, in memory
+	struct plumb_env env;   /* cfg above; device NULL */
+	struct plumb_call call; /* env above; binding NULL; args: inputs, weights, and state from before the call, in memory
 	                 of this case. Outputs point to memory of the right size whose contents mean nothing */
 	struct plumb_case_expected expected[PLUMB_CASE_OPERANDS];
 	enum plumb_case_criterion criterion;

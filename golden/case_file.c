@@ -61,8 +61,8 @@ void *case_take_space(struct reading *r, const char *what, size_t bytes)
 	void *memory = MAP_FAILED;
 
 	if (bytes <= (size_t)MAX_BYTES && list_room(r->c))
-		memory = mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE,
-		        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		memory = mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+			-1, 0);
 	if (memory != MAP_FAILED)
 		return keep(r->c, memory, bytes ? bytes : 1);
 	REFUSE(r, "%s: %s: out of memory for %zu bytes", case_path(r), what, bytes);
@@ -93,8 +93,7 @@ const char *case_text(struct reading *r, const char *object, const char *name, c
 
 	if (a && a->type == PLUMB_H5_TEXT)
 		return a->text;
-	REFUSE(r, "%s: %s%sno text attribute %s, expected %s", case_path(r), object, object[0] ? ": " : "", name,
-	        expected);
+	REFUSE(r, "%s: %s%sno text attribute %s, expected %s", case_path(r), object, object[0] ? ": " : "", name, expected);
 	return NULL;
 }
 
@@ -104,11 +103,11 @@ int case_integer(struct reading *r, const char *object, const char *name, int64_
 	const char *colon = object[0] ? ": " : "";
 
 	if (!a || a->type != PLUMB_H5_INTEGER)
-		return REFUSE(r, "%s: %s%sno integer attribute %s, expected %" PRId64 "..%" PRId64, case_path(r),
-		        object, colon, name, min, max);
+		return REFUSE(r, "%s: %s%sno integer attribute %s, expected %" PRId64 "..%" PRId64, case_path(r), object,
+			colon, name, min, max);
 	if (a->integer < min || a->integer > max)
-		return REFUSE(r, "%s: %s%s%s is %" PRId64 ", expected %" PRId64 "..%" PRId64, case_path(r), object,
-		        colon, name, a->integer, min, max);
+		return REFUSE(r, "%s: %s%s%s is %" PRId64 ", expected %" PRId64 "..%" PRId64, case_path(r), object, colon,
+			name, a->integer, min, max);
 	*out = a->integer;
 	return PLUMB_OK;
 }
@@ -130,8 +129,8 @@ int case_word(struct reading *r, const char *object, const char *name, const cha
 			break;
 		at += n + 1;
 	}
-	return REFUSE(r, "%s: %s%s%s is '%.60s', expected %s", case_path(r), object, object[0] ? ": " : "", name, text,
-	        words);
+	return REFUSE(
+		r, "%s: %s%s%s is '%.60s', expected %s", case_path(r), object, object[0] ? ": " : "", name, text, words);
 }
 
 int case_format(struct reading *r, const char *object, const char *name, bool plain, bool cache, enum plumb_format *out)
@@ -150,14 +149,14 @@ int case_format(struct reading *r, const char *object, const char *name, bool pl
 		return PLUMB_OK;
 	}
 	return REFUSE(r, "%s: %s: %s is '%.40s', expected a%s number format", case_path(r), object, name, text,
-	        plain ? " plain" : "");
+		plain ? " plain" : "");
 }
 
 /* ---- datasets ---- */
 
 /* The entry of a name, with the shape it must have. */
 const struct plumb_h5_entry *case_entry(
-        struct reading *r, const char *name, enum plumb_h5_type type, int rank, const int64_t *dim)
+	struct reading *r, const char *name, enum plumb_h5_type type, int rank, const int64_t *dim)
 {
 	const struct plumb_h5_entry *e = plumb_h5_find(r->file, name);
 	const char *kind = type == PLUMB_H5_FLOAT ? "floats" : "integers";
@@ -172,16 +171,15 @@ const struct plumb_h5_entry *case_entry(
 	}
 	for (int i = 0; i < rank; i++)
 		if (e->dim[i] != dim[i]) {
-			REFUSE(r, "%s: %s: size %" PRId64 " of axis %d, expected %" PRId64, case_path(r), name,
-			        e->dim[i], i, dim[i]);
+			REFUSE(r, "%s: %s: size %" PRId64 " of axis %d, expected %" PRId64, case_path(r), name, e->dim[i],
+				i, dim[i]);
 			return NULL;
 		}
 	return e;
 }
 
 /* Integers of a list of any length up to most, each in min..max. *out is freed by the caller. */
-int case_list(
-        struct reading *r, const char *name, int64_t most, int64_t min, int64_t max, int64_t **out, int64_t *count)
+int case_list(struct reading *r, const char *name, int64_t most, int64_t min, int64_t max, int64_t **out, int64_t *count)
 {
 	const struct plumb_h5_entry *e = plumb_h5_find(r->file, name);
 	struct plumb_golden_tensor t;
@@ -189,13 +187,12 @@ int case_list(
 
 	*out = NULL;
 	if (!e || e->type != PLUMB_H5_INT || e->rank != 1 || e->count > most)
-		return REFUSE(
-		        r, "%s: %s: no list of integers, expected one of at most %" PRId64, case_path(r), name, most);
+		return REFUSE(r, "%s: %s: no list of integers, expected one of at most %" PRId64, case_path(r), name, most);
 	status = plumb_h5_read_i64(r->file, name, &t, r->err);
 	for (int64_t i = 0; i < t.count && status == PLUMB_OK; i++)
 		if (t.i64[i] < min || t.i64[i] > max)
 			status = REFUSE(r, "%s: %s[%" PRId64 "] is %" PRId64 ", expected %" PRId64 "..%" PRId64,
-			        case_path(r), name, i, t.i64[i], min, max);
+				case_path(r), name, i, t.i64[i], min, max);
 	if (status != PLUMB_OK) {
 		plumb_golden_tensor_free(&t);
 		return status;
@@ -212,9 +209,8 @@ int case_ascending(struct reading *r, const char *name, int64_t limit, int64_t *
 
 	for (int64_t i = 1; status == PLUMB_OK && i < *count; i++)
 		if ((*out)[i - 1] >= (*out)[i])
-			status = REFUSE(r,
-			        "%s: %s[%" PRId64 "] is %" PRId64 " after %" PRId64 ", expected ascending rows",
-			        case_path(r), name, i, (*out)[i], (*out)[i - 1]);
+			status = REFUSE(r, "%s: %s[%" PRId64 "] is %" PRId64 " after %" PRId64 ", expected ascending rows",
+				case_path(r), name, i, (*out)[i], (*out)[i - 1]);
 	return status;
 }
 

@@ -25,9 +25,9 @@ static int read_array(struct reading *r, const char *folder, const struct plumb_
 		enum plumb_format format;
 		status = case_format(r, name, "format", true, false, &format);
 		if (status == PLUMB_OK && o->role == PLUMB_STATE && strcmp(folder, "expected") == 0 &&
-		        format != plumb_operand_format(o, r->c->args))
+			format != plumb_operand_format(o, r->c->args))
 			status = REFUSE(r, "%s: %s: format is %s, expected %s", case_path(r), name,
-			        plumb_format_name(format), plumb_format_name(plumb_operand_format(o, r->c->args)));
+				plumb_format_name(format), plumb_format_name(plumb_operand_format(o, r->c->args)));
 		if (status != PLUMB_OK)
 			return status;
 		memcpy((char *)r->c->args + o->format, &format, sizeof format);
@@ -50,7 +50,7 @@ static int read_array(struct reading *r, const char *folder, const struct plumb_
 	for (int64_t i = 0; *out && o->kind == PLUMB_KIND_I32 && i < count; i++) {
 		if (t.i64[i] < INT32_MIN || t.i64[i] > INT32_MAX) {
 			status = REFUSE(r, "%s: %s[%" PRId64 "] is %" PRId64 ", expected an integer of 32 bits",
-			        case_path(r), name, i, t.i64[i]);
+				case_path(r), name, i, t.i64[i]);
 			break;
 		}
 		((int32_t *)*out)[i] = (int32_t)t.i64[i];
@@ -85,7 +85,7 @@ static int read_page_table(struct reading *r, const struct plumb_operand *o, str
 	for (int64_t i = 0; i < pages && status == PLUMB_OK; i++) {
 		if (seen[page[i]]++)
 			status = REFUSE(r, "%s: %s[%" PRId64 "] is %" PRId64 ", expected each page once", case_path(r),
-			        name, i, page[i]);
+				name, i, page[i]);
 		table[i] = (int32_t)page[i];
 	}
 	cache->page = table;
@@ -114,7 +114,7 @@ static int read_cache(struct reading *r, const struct plumb_operand *o, void **o
 		cache->scale = scale && scale->type == PLUMB_H5_REAL ? (float)scale->real : 0.0f;
 		if (!(cache->scale > 0.0f && isfinite(448.0f * cache->scale)))
 			status = REFUSE(r, "%s: %s: scale is %g, expected above 0 and below 2^119", case_path(r), name,
-			        (double)cache->scale);
+				(double)cache->scale);
 	}
 	if (status == PLUMB_OK)
 		status = case_integer(r, name, "page_rows", 1, dim[0], &page_rows);
@@ -122,7 +122,7 @@ static int read_cache(struct reading *r, const struct plumb_operand *o, void **o
 		return status;
 	if (dim[0] % page_rows != 0)
 		return REFUSE(r, "%s: %s: page_rows is %" PRId64 ", expected a divisor of its %" PRId64 " rows",
-		        case_path(r), name, page_rows, dim[0]);
+			case_path(r), name, page_rows, dim[0]);
 	cache->rows = dim[0];
 	cache->page_rows = (int32_t)page_rows;
 	cache->width = (int32_t)dim[1];
@@ -204,8 +204,8 @@ static int read_matrix(struct reading *r, const struct plumb_operand *o, int64_t
 	if (status == PLUMB_OK && (w->format == PLUMB_FP8_TABLE || w->format == PLUMB_NVFP4)) {
 		global = plumb_h5_attribute(r->file, group, "global");
 		if (!global || global->type != PLUMB_H5_REAL)
-			status = REFUSE(r, "%s: %s: no attribute global, expected the scale of the matrix",
-			        case_path(r), group);
+			status = REFUSE(
+				r, "%s: %s: no attribute global, expected the scale of the matrix", case_path(r), group);
 		else
 			w->global = (float)global->real;
 	}
@@ -232,7 +232,7 @@ static int read_matrix(struct reading *r, const struct plumb_operand *o, int64_t
 /* A matrix that the call does not read: like one that it reads, NaN in every format (and of a table, zeros, for it may
  * be larger than memory). */
 static int make_absent(
-        struct reading *r, const struct plumb_operand *o, const struct plumb_weight *like, struct plumb_weight *w)
+	struct reading *r, const struct plumb_operand *o, const struct plumb_weight *like, struct plumb_weight *w)
 {
 	int64_t rows = w->rows;
 	*w = *like;
@@ -254,7 +254,7 @@ static int make_absent(
 
 /* Rows of matrix m of an operand. */
 static int64_t rows_of(
-        const struct reading *r, const struct plumb_operand *o, int64_t m, const int64_t *dim, int64_t table_rows)
+	const struct reading *r, const struct plumb_operand *o, int64_t m, const int64_t *dim, int64_t table_rows)
 {
 	if (!o->count)
 		return dim[o->kind == PLUMB_KIND_BANK];
@@ -273,8 +273,8 @@ static int read_weights(struct reading *r, const struct plumb_operand *o, int64_
 		return status;
 	matrices = o->count ? r->shards : bank ? dim[0] : 1;
 	if (matrices < 1 || matrices > MAX_MATRICES)
-		return REFUSE(r, "%s: %s: %" PRId64 " matrices, expected 1..%d", case_path(r), o->name, matrices,
-		        MAX_MATRICES);
+		return REFUSE(
+			r, "%s: %s: %" PRId64 " matrices, expected 1..%d", case_path(r), o->name, matrices, MAX_MATRICES);
 	w = case_take(r, o->name, (size_t)matrices * sizeof *w);
 	if (!w)
 		return PLUMB_BAD_INPUT;
@@ -310,7 +310,7 @@ static int read_head(struct reading *r)
 	struct plumb_case *c = r->c;
 	const char *format = case_text(r, "", "format", "plumb case"), *config, *op;
 	const char **place[] = {&c->origin.suspect, &c->origin.truth, &c->origin.producer, &c->origin.command,
-	        &c->origin.golden, &c->origin.date, &c->origin.finding};
+		&c->origin.golden, &c->origin.date, &c->origin.finding};
 	int64_t version, layer = 0;
 	int policy = 0, ties = 0, site = 0, criterion = 0, status;
 
@@ -341,11 +341,11 @@ static int read_head(struct reading *r)
 		status = case_integer(r, "", "position", 0, MAX_CAPACITY, &c->call.position);
 	if (status == PLUMB_OK && c->call.position > c->env.capacity - c->call.T)
 		status = REFUSE(r,
-		        "%s: %" PRId64 " rows at position %" PRId64 ", expected them within the capacity of %" PRId64,
-		        case_path(r), c->call.T, c->call.position, c->env.capacity);
+			"%s: %" PRId64 " rows at position %" PRId64 ", expected them within the capacity of %" PRId64,
+			case_path(r), c->call.T, c->call.position, c->env.capacity);
 	if (status == PLUMB_OK && c->env.capacity % c->cfg.block_tokens != 0)
 		status = REFUSE(r, "%s: capacity is %" PRId64 ", expected a multiple of %d (indexer_compress_ratio)",
-		        case_path(r), c->env.capacity, c->cfg.block_tokens);
+			case_path(r), c->env.capacity, c->cfg.block_tokens);
 	if (status == PLUMB_OK)
 		status = case_word(r, "", "policy", "f32|bf16", &policy);
 	if (status == PLUMB_OK)
@@ -375,14 +375,13 @@ static int read_head(struct reading *r)
 static int check_site(struct reading *r)
 {
 	const struct plumb_call *call = &r->c->call;
-	bool hyper = strcmp(plumb_ops[call->op].stage, "hyper_connection") == 0,
-	     outside = call->layer == r->c->cfg.layers;
+	bool hyper = strcmp(plumb_ops[call->op].stage, "hyper_connection") == 0, outside = call->layer == r->c->cfg.layers;
 
 	if ((call->site != PLUMB_SITE_NONE) != hyper || (call->site == PLUMB_SITE_FINAL) != (hyper && outside))
 		return REFUSE(r, "%s: site is %s, expected %s", case_path(r), plumb_site_name(call->site),
-		        !hyper    ? "none"
-		        : outside ? "final"
-		                  : "attn or mlp");
+			!hyper    ? "none"
+			: outside ? "final"
+				  : "attn or mlp");
 	return PLUMB_OK;
 }
 
@@ -396,9 +395,8 @@ static int read_table_sizes(struct reading *r, const struct plumb_ngram *ngram)
 		return status;
 	if ((r->shards - 1) * r->shard_rows >= ngram->rows || r->shards * r->shard_rows < ngram->rows)
 		return REFUSE(r,
-		        "%s: %" PRId64 " shards of %" PRId64 " rows, expected that many for %" PRId64
-		        " rows of the table",
-		        case_path(r), r->shards, r->shard_rows, ngram->rows);
+			"%s: %" PRId64 " shards of %" PRId64 " rows, expected that many for %" PRId64 " rows of the table",
+			case_path(r), r->shards, r->shard_rows, ngram->rows);
 	struct plumb_ple_embed *a = r->c->args;
 	a->shards = r->shards;
 	a->shard_rows = r->shard_rows;

@@ -29,12 +29,10 @@ void *case_take_space(struct reading *r, const char *what, size_t bytes);
 const char *case_text(struct reading *r, const char *object, const char *name, const char *expected);
 int case_integer(struct reading *r, const char *object, const char *name, int64_t min, int64_t max, int64_t *out);
 int case_word(struct reading *r, const char *object, const char *name, const char *words, int *out);
-int case_format(
-        struct reading *r, const char *object, const char *name, bool plain, bool cache, enum plumb_format *out);
+int case_format(struct reading *r, const char *object, const char *name, bool plain, bool cache, enum plumb_format *out);
 const struct plumb_h5_entry *case_entry(
-        struct reading *r, const char *name, enum plumb_h5_type type, int rank, const int64_t *dim);
-int case_list(
-        struct reading *r, const char *name, int64_t most, int64_t min, int64_t max, int64_t **out, int64_t *count);
+	struct reading *r, const char *name, enum plumb_h5_type type, int rank, const int64_t *dim);
+int case_list(struct reading *r, const char *name, int64_t most, int64_t min, int64_t max, int64_t **out, int64_t *count);
 int case_ascending(struct reading *r, const char *name, int64_t limit, int64_t **out, int64_t *count);
 int case_bytes(struct reading *r, const char *name, int64_t rows, size_t row_bytes, unsigned char **out);
 struct plumb_extent case_extent(const struct reading *r);

@@ -23,8 +23,7 @@ static int64_t row_positions(const struct plumb_call *call, const struct plumb_o
 	return strncmp(o->shape, "NB", 2) == 0 ? call->env->cfg->block_tokens : 1;
 }
 
-void plumb_case_written_rows(
-        const struct plumb_call *call, const struct plumb_operand *o, int64_t *first, int64_t *last)
+void plumb_case_written_rows(const struct plumb_call *call, const struct plumb_operand *o, int64_t *first, int64_t *last)
 {
 	*first = call->position / row_positions(call, o);
 	*last = (call->position + call->T) / row_positions(call, o);
@@ -100,8 +99,7 @@ static void put_array(struct writing *w, const char *folder, const struct plumb_
 		plumb_h5_put(w->file, name, store_of(o), rank, dim, data, PLUMB_H5_PACK, NULL);
 	}
 	if (o->kind == PLUMB_KIND_STORED)
-		plumb_h5_put_text(
-		        w->file, name, "format", plumb_format_name(plumb_operand_format(o, w->call->args)), NULL);
+		plumb_h5_put_text(w->file, name, "format", plumb_format_name(plumb_operand_format(o, w->call->args)), NULL);
 }
 
 /* Bytes (rows, row_bytes). */
@@ -121,8 +119,7 @@ static void put_text(struct writing *w, const char *object, const char *name, co
 static int put_cache(struct writing *w, const struct plumb_operand *o, const struct plumb_cache *cache)
 {
 	size_t row_bytes = plumb_format_row_bytes(cache->format, cache->width);
-	int64_t limit = case_row_limit(w->call, o), n = 0,
-	        pages = (cache->rows + cache->page_rows - 1) / cache->page_rows;
+	int64_t limit = case_row_limit(w->call, o), n = 0, pages = (cache->rows + cache->page_rows - 1) / cache->page_rows;
 	unsigned char *mark = calloc(1, (size_t)limit + 1), *data = NULL;
 	int64_t *row = malloc(((size_t)limit + 1) * sizeof *row);
 	char name[NAME];
@@ -194,7 +191,7 @@ static int put_rows(struct parts *p, const char *group)
 		free(scale);
 		free(of);
 		return plumb_fail(
-		        p->w->err, PLUMB_BAD_INPUT, "out of memory for the rows of %s in a case", p->operand->name);
+			p->w->err, PLUMB_BAD_INPUT, "out of memory for the rows of %s in a case", p->operand->name);
 	}
 	for (int64_t i = 0; i < p->rows; i++)
 		memcpy(data + (size_t)i * bytes, (const char *)w->data + (size_t)p->row[i] * bytes, bytes);
@@ -206,7 +203,7 @@ static int put_rows(struct parts *p, const char *group)
 		n = scale_rows_of(w, p->row, p->rows, of);
 		for (int64_t i = 0; i < n; i++)
 			memcpy(scale + (size_t)i * scale_bytes, (const char *)w->scale + (size_t)of[i] * scale_bytes,
-			        scale_bytes);
+				scale_bytes);
 		snprintf(name, sizeof name, "%s/scale", group);
 		put_bytes(p->w, name, n, scale_bytes, scale);
 	}
@@ -262,7 +259,7 @@ static int take_part(void *self, const struct plumb_read *read)
 		int64_t *row = realloc(p->row, (size_t)room * sizeof *row);
 		if (!row)
 			return plumb_fail(p->w->err, PLUMB_BAD_INPUT, "out of memory for the rows of %s in a case",
-			        read->operand->name);
+				read->operand->name);
 		p->row = row;
 		p->room = room;
 	}
@@ -317,7 +314,7 @@ static void put_expected(struct writing *w, const struct plumb_case_expected *ex
 			const struct plumb_cache *cache = plumb_operand_get(w->call->args, o);
 			snprintf(name, sizeof name, "expected/%s", o->name);
 			put_bytes(w, name, expected[i].rows, plumb_format_row_bytes(cache->format, cache->width),
-			        expected[i].data);
+				expected[i].data);
 			plumb_h5_put_integer(w->file, name, "first_row", expected[i].first, NULL);
 		} else {
 			put_array(w, "expected", o, expected[i].data);
@@ -362,8 +359,8 @@ static int put_head(struct writing *w, enum plumb_case_criterion criterion, cons
 }
 
 int plumb_case_write(const char *path, const struct plumb_call *call,
-        const struct plumb_case_expected expected[PLUMB_CASE_OPERANDS], enum plumb_case_criterion criterion,
-        const struct plumb_case_origin *origin, struct plumb_error *err)
+	const struct plumb_case_expected expected[PLUMB_CASE_OPERANDS], enum plumb_case_criterion criterion,
+	const struct plumb_case_origin *origin, struct plumb_error *err)
 {
 	struct writing w = {.call = call, .err = err};
 	int status = plumb_h5_create(path, &w.file, err);

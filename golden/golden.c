@@ -53,11 +53,10 @@ static int read_prefill(struct plumb_golden *golden, enum plumb_policy policy, s
 		return PLUMB_OK;
 	if (prefill->type != PLUMB_H5_INTEGER)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: %s: attribute prefill is no integer, expected 0..%" PRId64,
-		        plumb_golden_path(golden), run, tokens);
+			plumb_golden_path(golden), run, tokens);
 	if (!(prefill->integer >= 0 && prefill->integer <= tokens))
-		return plumb_fail(err, PLUMB_BAD_INPUT,
-		        "%s: %s: attribute prefill is %" PRId64 ", expected 0..%" PRId64, plumb_golden_path(golden),
-		        run, prefill->integer, tokens);
+		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: %s: attribute prefill is %" PRId64 ", expected 0..%" PRId64,
+			plumb_golden_path(golden), run, prefill->integer, tokens);
 	golden->run[policy].prefill = prefill->integer;
 	return PLUMB_OK;
 }
@@ -69,15 +68,15 @@ static int read_format(struct plumb_golden *golden, struct plumb_error *err)
 	int status;
 
 	if (format && format->type == PLUMB_H5_INTEGER && format->integer != PLUMB_GOLDEN_FORMAT)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: attribute format is %" PRId64 ", expected %d", plumb_golden_path(golden),
-			format->integer, PLUMB_GOLDEN_FORMAT);
+		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: attribute format is %" PRId64 ", expected %d",
+			plumb_golden_path(golden), format->integer, PLUMB_GOLDEN_FORMAT);
 	status = plumb_golden_read_i64(golden, "input_ids", ids, err);
 	if (status != PLUMB_OK)
 		return status;
 	if (ids->rank != 1 || ids->count < 1)
 		return plumb_fail(err, PLUMB_BAD_INPUT,
-		        "%s: input_ids: rank %d with %" PRId64 " elements, expected rank 1 with at least 1",
-		        plumb_golden_path(golden), ids->rank, ids->count);
+			"%s: input_ids: rank %d with %" PRId64 " elements, expected rank 1 with at least 1",
+			plumb_golden_path(golden), ids->rank, ids->count);
 	for (int policy = 0; policy < RUNS; policy++) {
 		find_run(golden, (enum plumb_policy)policy);
 		status = read_prefill(golden, (enum plumb_policy)policy, err);
@@ -86,8 +85,7 @@ static int read_format(struct plumb_golden *golden, struct plumb_error *err)
 	}
 	if (!plumb_golden_has_run(golden, PLUMB_POLICY_F32) && !plumb_golden_has_run(golden, PLUMB_POLICY_BF16))
 		return plumb_fail(err, PLUMB_BAD_INPUT,
-		        "%s: no group fp32 or bf16 with datasets in it, expected at least one",
-		        plumb_golden_path(golden));
+			"%s: no group fp32 or bf16 with datasets in it, expected at least one", plumb_golden_path(golden));
 	return PLUMB_OK;
 }
 
@@ -152,8 +150,7 @@ int64_t plumb_golden_prefill(const struct plumb_golden *golden, enum plumb_polic
 	return golden->run[policy].prefill;
 }
 
-const struct plumb_h5_entry *plumb_golden_run(
-        const struct plumb_golden *golden, enum plumb_policy policy, int64_t *count)
+const struct plumb_h5_entry *plumb_golden_run(const struct plumb_golden *golden, enum plumb_policy policy, int64_t *count)
 {
 	int64_t entries;
 
@@ -172,15 +169,16 @@ void plumb_golden_limit(struct plumb_golden *golden, int64_t max_count)
 }
 
 /* What was read of a dataset, against its checksum. */
-static int check_sum(struct plumb_golden *golden, const char *name, struct plumb_golden_tensor *t, int status,
-	struct plumb_error *err)
+static int check_sum(
+	struct plumb_golden *golden, const char *name, struct plumb_golden_tensor *t, int status, struct plumb_error *err)
 {
 	struct plumb_sha256 sha;
 
 	if (status != PLUMB_OK || !plumb_golden_sum(golden->file, name))
 		return status;
 	plumb_sha256_begin(&sha);
-	plumb_golden_sum_add(&sha, t->f32 ? PLUMB_H5_FLOAT : PLUMB_H5_INT, t->f32 ? (void *)t->f32 : (void *)t->i64, t->count);
+	plumb_golden_sum_add(
+		&sha, t->f32 ? PLUMB_H5_FLOAT : PLUMB_H5_INT, t->f32 ? (void *)t->f32 : (void *)t->i64, t->count);
 	status = plumb_golden_sum_check(golden->file, name, &sha, err);
 	if (status != PLUMB_OK)
 		plumb_golden_tensor_free(t);
@@ -188,13 +186,13 @@ static int check_sum(struct plumb_golden *golden, const char *name, struct plumb
 }
 
 int plumb_golden_read_f32(
-        struct plumb_golden *golden, const char *name, struct plumb_golden_tensor *out, struct plumb_error *err)
+	struct plumb_golden *golden, const char *name, struct plumb_golden_tensor *out, struct plumb_error *err)
 {
 	return check_sum(golden, name, out, plumb_h5_read_f32(golden->file, name, out, err), err);
 }
 
 int plumb_golden_read_i64(
-        struct plumb_golden *golden, const char *name, struct plumb_golden_tensor *out, struct plumb_error *err)
+	struct plumb_golden *golden, const char *name, struct plumb_golden_tensor *out, struct plumb_error *err)
 {
 	return check_sum(golden, name, out, plumb_h5_read_i64(golden->file, name, out, err), err);
 }
@@ -210,5 +208,6 @@ enum plumb_ties plumb_golden_ties(const struct plumb_golden *golden)
 
 	if (ties)
 		return strcmp(ties, "torch") == 0 ? PLUMB_TIES_TORCH : PLUMB_TIES_LOWER;
-	return producer && strstr(producer, "transformers") && strstr(producer, "CPU") ? PLUMB_TIES_TORCH : PLUMB_TIES_LOWER;
+	return producer && strstr(producer, "transformers") && strstr(producer, "CPU") ? PLUMB_TIES_TORCH
+	                                                                               : PLUMB_TIES_LOWER;
 }

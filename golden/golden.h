@@ -47,8 +47,7 @@ bool plumb_golden_has_run(const struct plumb_golden *golden, enum plumb_policy p
 int64_t plumb_golden_prefill(const struct plumb_golden *golden, enum plumb_policy policy);
 
 /* The datasets of a run, by name in byte order (names with the run in front); count 0 when there is no such run. */
-const struct plumb_h5_entry *plumb_golden_run(
-        const struct plumb_golden *golden, enum plumb_policy policy, int64_t *count);
+const struct plumb_h5_entry *plumb_golden_run(const struct plumb_golden *golden, enum plumb_policy policy, int64_t *count);
 
 /* A dataset by its full name, or NULL. */
 const struct plumb_h5_entry *plumb_golden_find(const struct plumb_golden *golden, const char *name);
@@ -66,9 +65,9 @@ struct plumb_h5 *plumb_golden_file(struct plumb_golden *golden);
 /* Read a dataset; *out is released by plumb_golden_tensor_free. See plumb_h5_read_f32 and plumb_h5_read_i64. Refused too:
  * values that their checksum contradicts (golden/seal.h). */
 int plumb_golden_read_f32(
-        struct plumb_golden *golden, const char *name, struct plumb_golden_tensor *out, struct plumb_error *err);
+	struct plumb_golden *golden, const char *name, struct plumb_golden_tensor *out, struct plumb_error *err);
 int plumb_golden_read_i64(
-        struct plumb_golden *golden, const char *name, struct plumb_golden_tensor *out, struct plumb_error *err);
+	struct plumb_golden *golden, const char *name, struct plumb_golden_tensor *out, struct plumb_error *err);
 
 #ifdef __cplusplus
 }

@@ -74,15 +74,14 @@ static int fail_dead(struct plumb_h5 *file, struct plumb_error *err)
 	stop_child(file);
 	if (ended > 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU)
 		return plumb_fail(err, PLUMB_BAD_INPUT,
-		        "%s: damaged: the HDF5 library comes to no end with it, expected a readable HDF5 file",
-		        file->path);
+			"%s: damaged: the HDF5 library comes to no end with it, expected a readable HDF5 file", file->path);
 	if (ended > 0 && WIFSIGNALED(status))
 		return plumb_fail(err, PLUMB_BAD_INPUT,
-		        "%s: damaged: the HDF5 library crashed on it (signal %d), expected a readable HDF5 file",
-		        file->path, WTERMSIG(status));
+			"%s: damaged: the HDF5 library crashed on it (signal %d), expected a readable HDF5 file",
+			file->path, WTERMSIG(status));
 	return plumb_fail(err, PLUMB_BAD_INPUT,
-	        "%s: damaged: the HDF5 library gave up on it (exit status %d), expected a readable HDF5 file",
-	        file->path, ended > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+		"%s: damaged: the HDF5 library gave up on it (exit status %d), expected a readable HDF5 file", file->path,
+		ended > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1);
 }
 
 static int64_t now_ms(void)
@@ -111,9 +110,9 @@ static int receive(struct plumb_h5 *file, void *data, size_t size, struct plumb_
 		if (polled <= 0) {
 			stop_child(file);
 			return plumb_fail(err, PLUMB_BAD_INPUT,
-			        "%s: damaged: the HDF5 library does not come back from it within %" PRId64
-			        " s, expected a readable HDF5 file",
-			        file->path, file->patience_ms / 1000);
+				"%s: damaged: the HDF5 library does not come back from it within %" PRId64
+				" s, expected a readable HDF5 file",
+				file->path, file->patience_ms / 1000);
 		}
 		n = recv(file->fd, at, size, 0);
 		if (n < 0 && errno == EINTR)
@@ -204,11 +203,9 @@ static int add_attribute(struct plumb_h5 *file, const char *body, size_t size, s
 
 	if (size >= sizeof message)
 		memcpy(&message, body, sizeof message);
-	if (size < sizeof message || message.object_size > size || message.name_size > size ||
-	        message.text_size > size ||
-	        sizeof message + message.object_size + message.name_size + message.text_size != size ||
-	        message.type < PLUMB_H5_TEXT || message.type > PLUMB_H5_REAL ||
-	        file->attributes >= PLUMB_H5_MAX_ATTRIBUTES)
+	if (size < sizeof message || message.object_size > size || message.name_size > size || message.text_size > size ||
+		sizeof message + message.object_size + message.name_size + message.text_size != size ||
+		message.type < PLUMB_H5_TEXT || message.type > PLUMB_H5_REAL || file->attributes >= PLUMB_H5_MAX_ATTRIBUTES)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: damaged: the reader of it answers nonsense", file->path);
 	if (!grow((void **)&file->attribute, file->attributes, &file->attribute_room, sizeof *file->attribute))
 		return no_memory(file, err);
@@ -216,12 +213,12 @@ static int add_attribute(struct plumb_h5 *file, const char *body, size_t size, s
 	name = strndup(body + sizeof message + message.object_size, message.name_size);
 	text = strndup(body + sizeof message + message.object_size + message.name_size, message.text_size);
 	attribute = (struct plumb_h5_attribute){
-	        .object = object,
-	        .name = name,
-	        .type = (enum plumb_h5_value)message.type,
-	        .text = text,
-	        .integer = message.integer,
-	        .real = message.real,
+		.object = object,
+		.name = name,
+		.type = (enum plumb_h5_value)message.type,
+		.text = text,
+		.integer = message.integer,
+		.real = message.real,
 	};
 	file->attribute[file->attributes++] = attribute; /* from here on close frees the three */
 	return object && name && text ? PLUMB_OK : no_memory(file, err);
@@ -279,7 +276,7 @@ static int sort_lists(struct plumb_h5 *file, struct plumb_error *err)
 	for (int64_t i = 1; i < file->entries; i++) {
 		if (strcmp(file->entry[i - 1].name, file->entry[i].name) == 0) {
 			status = plumb_fail(err, PLUMB_BAD_INPUT, "%s: %s: there twice, expected once", file->path,
-			        file->entry[i].name);
+				file->entry[i].name);
 			goto out;
 		}
 	}
@@ -297,15 +294,13 @@ static int start_child(struct plumb_h5 *file, struct plumb_error *err)
 	pid_t pid;
 
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, end) < 0)
-		return plumb_fail(
-		        err, PLUMB_BAD_INPUT, "%s: no socket for the reader: %s", file->path, strerror(errno));
+		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: no socket for the reader: %s", file->path, strerror(errno));
 	pid = fork();
 	if (pid < 0) {
 		int reason = errno;
 		close(end[0]);
 		close(end[1]);
-		return plumb_fail(
-		        err, PLUMB_BAD_INPUT, "%s: no process for the reader: %s", file->path, strerror(reason));
+		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: no process for the reader: %s", file->path, strerror(reason));
 	}
 	if (pid == 0) {
 		int null = open("/dev/null", O_RDWR);
@@ -337,8 +332,8 @@ static int look(const char *path, struct plumb_error *err)
 	if (fd < 0)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: %s", path, strerror(errno));
 	if (plumb_h5_is_unfinished(path)) {
-		status = plumb_fail(err, PLUMB_BAD_INPUT, "%s: left unfinished by a program that was stopped, expected a whole file",
-		        path);
+		status = plumb_fail(err, PLUMB_BAD_INPUT,
+			"%s: left unfinished by a program that was stopped, expected a whole file", path);
 		goto out;
 	}
 	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
@@ -350,8 +345,8 @@ static int look(const char *path, struct plumb_error *err)
 	while (n < 0 && errno == EINTR);
 	if (n != (ssize_t)sizeof start || memcmp(start, signature, sizeof signature) != 0)
 		status = plumb_fail(err, PLUMB_BAD_INPUT,
-		        "%s: starts with %02x %02x %02x %02x (%" PRId64 " bytes), expected an HDF5 file (89 48 44 46)",
-		        path, start[0], start[1], start[2], start[3], (int64_t)st.st_size);
+			"%s: starts with %02x %02x %02x %02x (%" PRId64 " bytes), expected an HDF5 file (89 48 44 46)",
+			path, start[0], start[1], start[2], start[3], (int64_t)st.st_size);
 out:
 	close(fd);
 	return status;
@@ -454,14 +449,14 @@ static size_t value_size(enum plumb_h5_want want)
 }
 
 /* Ask the child for rows of an entry, `elements` values in all; rows -1: all of it. */
-static int request_values(struct plumb_h5 *file, const struct plumb_h5_entry *entry, enum plumb_h5_want want,
-        int64_t first, int64_t rows, int64_t elements, void *values, struct plumb_error *err)
+static int request_values(struct plumb_h5 *file, const struct plumb_h5_entry *entry, enum plumb_h5_want want, int64_t first,
+	int64_t rows, int64_t elements, void *values, struct plumb_error *err)
 {
 	struct plumb_h5_request request = {
-	        .entry = file->position[entry - file->entry],
-	        .want = (int32_t)want,
-	        .first = first,
-	        .count = rows,
+		.entry = file->position[entry - file->entry],
+		.want = (int32_t)want,
+		.first = first,
+		.count = rows,
 	};
 	struct plumb_h5_header header;
 	size_t bytes = (size_t)elements * value_size(want);
@@ -492,10 +487,10 @@ static int admit(struct plumb_h5 *file, const struct plumb_h5_entry *entry, int6
 {
 	if (elements > file->max_count)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: %s: %" PRId64 " elements, expected at most %" PRId64,
-		        file->path, entry->name, elements, file->max_count);
+			file->path, entry->name, elements, file->max_count);
 	if (file->fd < 0)
 		return plumb_fail(
-		        err, PLUMB_BAD_INPUT, "%s: %s: not readable after an earlier failure", file->path, entry->name);
+			err, PLUMB_BAD_INPUT, "%s: %s: not readable after an earlier failure", file->path, entry->name);
 	/* The child has checked that the stored bytes can hold this many values, and no count passes 2^63 / 8. */
 	if (elements > (INT64_MAX >> 4))
 		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: %s: %" PRId64 " elements", file->path, entry->name, elements);
@@ -503,7 +498,7 @@ static int admit(struct plumb_h5 *file, const struct plumb_h5_entry *entry, int6
 }
 
 static int read_values(struct plumb_h5 *file, const char *name, enum plumb_h5_want want, struct plumb_golden_tensor *out,
-        void **values, struct plumb_error *err)
+	void **values, struct plumb_error *err)
 {
 	const struct plumb_h5_entry *entry = plumb_h5_find(file, name);
 	enum plumb_h5_type type = want == PLUMB_H5_AS_F32 ? PLUMB_H5_FLOAT : PLUMB_H5_INT;
@@ -512,18 +507,18 @@ static int read_values(struct plumb_h5 *file, const char *name, enum plumb_h5_wa
 	memset(out, 0, sizeof *out);
 	*values = NULL;
 	if (!entry)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: %s: no such dataset, expected %s", file->path, name,
-		        type_name(type));
+		return plumb_fail(
+			err, PLUMB_BAD_INPUT, "%s: %s: no such dataset, expected %s", file->path, name, type_name(type));
 	if (entry->type != type)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: %s: %s, expected %s", file->path, name,
-		        type_name(entry->type), type_name(type));
+		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: %s: %s, expected %s", file->path, name, type_name(entry->type),
+			type_name(type));
 	status = admit(file, entry, entry->count, err);
 	if (status != PLUMB_OK)
 		return status;
 	*values = malloc((size_t)entry->count * value_size(want) + 1);
 	if (!*values)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: %s: out of memory for %" PRId64 " values", file->path,
-		        name, entry->count);
+		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: %s: out of memory for %" PRId64 " values", file->path, name,
+			entry->count);
 	status = request_values(file, entry, want, 0, -1, entry->count, *values, err);
 	if (status != PLUMB_OK) {
 		free(*values);
@@ -577,8 +572,8 @@ int64_t plumb_h5_rows(const struct plumb_h5_entry *entry, int64_t *width)
 	return entry->count > 0 ? entry->dim[axis] : 0;
 }
 
-int plumb_h5_read_rows(struct plumb_h5 *file, const struct plumb_h5_entry *entry, int64_t first, int64_t count, void *values,
-        struct plumb_error *err)
+int plumb_h5_read_rows(struct plumb_h5 *file, const struct plumb_h5_entry *entry, int64_t first, int64_t count,
+	void *values, struct plumb_error *err)
 {
 	int64_t width, rows = plumb_h5_rows(entry, &width);
 	bool whole = first == 0 && count == rows;
@@ -586,13 +581,13 @@ int plumb_h5_read_rows(struct plumb_h5 *file, const struct plumb_h5_entry *entry
 
 	if (entry->type == PLUMB_H5_OTHER)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: %s: %s, expected numbers", file->path, entry->name,
-		        type_name(entry->type));
+			type_name(entry->type));
 	if (first < 0 || count < 0 || first > rows || count > rows - first)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: %s: rows %" PRId64 " to %" PRId64 ", it has %" PRId64, file->path,
-		        entry->name, first, first + count - 1, rows);
+		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: %s: rows %" PRId64 " to %" PRId64 ", it has %" PRId64,
+			file->path, entry->name, first, first + count - 1, rows);
 	status = admit(file, entry, count * width, err);
 	if (status == PLUMB_OK && count > 0)
-		status = request_values(file, entry, entry->type == PLUMB_H5_FLOAT ? PLUMB_H5_AS_F32 : PLUMB_H5_AS_I64, first,
-			whole ? -1 : count, count * width, values, err);
+		status = request_values(file, entry, entry->type == PLUMB_H5_FLOAT ? PLUMB_H5_AS_F32 : PLUMB_H5_AS_I64,
+			first, whole ? -1 : count, count * width, values, err);
 	return status;
 }

@@ -30,11 +30,11 @@ extern "C" {
 
 enum {
 	PLUMB_H5_RANK = 8,
-	PLUMB_H5_MAX_DEPTH = 32,        /* groups in groups; golden files have 5 */
-	PLUMB_H5_MAX_ENTRIES = 1 << 16, /* datasets and groups; golden files have some 50 a layer and run */
+	PLUMB_H5_MAX_DEPTH = 32,           /* groups in groups; golden files have 5 */
+	PLUMB_H5_MAX_ENTRIES = 1 << 16,    /* datasets and groups; golden files have some 50 a layer and run */
 	PLUMB_H5_MAX_ATTRIBUTES = 1 << 14, /* a checksum a dataset: some 50 a layer and run */
-	PLUMB_H5_MAX_NAME = 1 << 10, /* bytes of a path inside the file */
-	PLUMB_H5_MAX_TEXT = 1 << 16, /* bytes of a string attribute; a whole config.json fits */
+	PLUMB_H5_MAX_NAME = 1 << 10,       /* bytes of a path inside the file */
+	PLUMB_H5_MAX_TEXT = 1 << 16,       /* bytes of a string attribute; a whole config.json fits */
 };
 
 /* Elements of one dataset unless plumb_h5_limit says otherwise: 4 GiB of binary32, logits of 4096 tokens. */
@@ -105,12 +105,9 @@ void plumb_h5_limit(struct plumb_h5 *file, int64_t max_count);
  * i64: of integers of any width and sign; unsigned values beyond 2^63-1 give 2^63-1.
  * u8: of unsigned integers of 8 bits only: raw bytes, one byte of memory each.
  * Errors: no such dataset, another type, more elements than the limit, a file that cannot be decoded. */
-int plumb_h5_read_f32(
-        struct plumb_h5 *file, const char *name, struct plumb_golden_tensor *out, struct plumb_error *err);
-int plumb_h5_read_i64(
-        struct plumb_h5 *file, const char *name, struct plumb_golden_tensor *out, struct plumb_error *err);
-int plumb_h5_read_u8(
-        struct plumb_h5 *file, const char *name, struct plumb_golden_tensor *out, struct plumb_error *err);
+int plumb_h5_read_f32(struct plumb_h5 *file, const char *name, struct plumb_golden_tensor *out, struct plumb_error *err);
+int plumb_h5_read_i64(struct plumb_h5 *file, const char *name, struct plumb_golden_tensor *out, struct plumb_error *err);
+int plumb_h5_read_u8(struct plumb_h5 *file, const char *name, struct plumb_golden_tensor *out, struct plumb_error *err);
 
 /* A long dataset in pieces. Its rows lie along the first axis that is longer than 1 (a mask [1, T, T] has T of them, a
  * cache [H, T, D] has H); *width receives the elements of one. 0 rows: no elements. */
@@ -118,8 +115,8 @@ int64_t plumb_h5_rows(const struct plumb_h5_entry *entry, int64_t *width);
 
 /* Rows first .. first + count - 1 of a dataset, read as plumb_h5_read_f32 and plumb_h5_read_i64 do. values: (count, width)
  * f32 of a dataset of floats, i64 of one of integers. Errors: as there, and rows that the dataset does not have. */
-int plumb_h5_read_rows(struct plumb_h5 *file, const struct plumb_h5_entry *entry, int64_t first, int64_t count, void *values,
-        struct plumb_error *err);
+int plumb_h5_read_rows(struct plumb_h5 *file, const struct plumb_h5_entry *entry, int64_t first, int64_t count,
+	void *values, struct plumb_error *err);
 
 #ifdef __cplusplus
 }

@@ -104,10 +104,10 @@ static enum plumb_h5_type classify(hid_t type)
 	static const struct {
 		size_t size, exponent, exponent_size, mantissa_size, bias;
 	} known[] = {
-	        {2, 10, 5, 10, 15},    /* float16 */
-	        {2, 7, 8, 7, 127},     /* bfloat16 */
-	        {4, 23, 8, 23, 127},   /* float32 */
-	        {8, 52, 11, 52, 1023}, /* float64 */
+		{2, 10, 5, 10, 15},    /* float16 */
+		{2, 7, 8, 7, 127},     /* bfloat16 */
+		{4, 23, 8, 23, 127},   /* float32 */
+		{8, 52, 11, 52, 1023}, /* float64 */
 	};
 	size_t size = H5Tget_size(type);
 
@@ -115,8 +115,7 @@ static enum plumb_h5_type classify(hid_t type)
 		return PLUMB_H5_OTHER;
 	if (H5Tget_class(type) == H5T_INTEGER)
 		return size == 1 || size == 2 || size == 4 || size == 8 ? PLUMB_H5_INT : PLUMB_H5_OTHER;
-	if (H5Tget_class(type) != H5T_FLOAT ||
-	        (H5Tget_order(type) != H5T_ORDER_LE && H5Tget_order(type) != H5T_ORDER_BE))
+	if (H5Tget_class(type) != H5T_FLOAT || (H5Tget_order(type) != H5T_ORDER_LE && H5Tget_order(type) != H5T_ORDER_BE))
 		return PLUMB_H5_OTHER;
 	for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
 		size_t sign, exponent, exponent_size, mantissa, mantissa_size;
@@ -124,9 +123,9 @@ static enum plumb_h5_type classify(hid_t type)
 		if (H5Tget_fields(type, &sign, &exponent, &exponent_size, &mantissa, &mantissa_size) < 0)
 			return PLUMB_H5_OTHER;
 		if (size == known[i].size && sign == 8 * size - 1 && exponent == known[i].exponent &&
-		        exponent_size == known[i].exponent_size && mantissa == 0 &&
-		        mantissa_size == known[i].mantissa_size && H5Tget_ebias(type) == known[i].bias &&
-		        H5Tget_norm(type) == H5T_NORM_IMPLIED)
+			exponent_size == known[i].exponent_size && mantissa == 0 &&
+			mantissa_size == known[i].mantissa_size && H5Tget_ebias(type) == known[i].bias &&
+			H5Tget_norm(type) == H5T_NORM_IMPLIED)
 			return PLUMB_H5_FLOAT;
 	}
 	return PLUMB_H5_OTHER;
@@ -155,9 +154,9 @@ static int check_filters(struct child *child, const char *name, hid_t plist, boo
 			return fail_hdf5(child, "filter list", name);
 		deflates += filter == H5Z_FILTER_DEFLATE;
 		if ((filter != H5Z_FILTER_DEFLATE && filter != H5Z_FILTER_SHUFFLE && filter != H5Z_FILTER_FLETCHER32) ||
-		        deflates > 1)
-			return fail(child, "%s: filter %d at place %d, expected shuffle, gzip, fletcher32, each once",
-			        name, (int)filter, i);
+			deflates > 1)
+			return fail(child, "%s: filter %d at place %d, expected shuffle, gzip, fletcher32, each once", name,
+				(int)filter, i);
 	}
 	*inflates = deflates > 0;
 	return 0;
@@ -165,7 +164,7 @@ static int check_filters(struct child *child, const char *name, hid_t plist, boo
 
 /* Every chunk must be there and be able to hold what it stands for. */
 static int check_chunks(struct child *child, const char *name, hid_t dataset, hid_t plist, hid_t space,
-        const struct plumb_h5_entry_message *entry, uint64_t value_size, uint64_t capacity)
+	const struct plumb_h5_entry_message *entry, uint64_t value_size, uint64_t capacity)
 {
 	hsize_t chunk[PLUMB_H5_RANK], there = 0;
 	uint64_t demanded = 1, chunk_bytes = value_size;
@@ -184,18 +183,17 @@ static int check_chunks(struct child *child, const char *name, hid_t dataset, hi
 		return 0;
 	if (chunk_bytes > capacity)
 		return fail(child, "%s: chunks of %" PRIu64 " bytes, its stored bytes hold at most %" PRIu64, name,
-		        chunk_bytes, capacity);
+			chunk_bytes, capacity);
 	if (H5Dget_num_chunks(dataset, space, &there) < 0)
 		return fail_hdf5(child, "chunk index", name);
 	if (there != demanded)
-		return fail(
-		        child, "%s: %" PRIu64 " chunks written, expected %" PRIu64, name, (uint64_t)there, demanded);
+		return fail(child, "%s: %" PRIu64 " chunks written, expected %" PRIu64, name, (uint64_t)there, demanded);
 	return 0;
 }
 
 /* Storage first: nothing is asked of the data space before it is known that the dataset lives in this file. */
 static int check_storage(struct child *child, const char *name, hid_t dataset, hid_t plist, hid_t type, hid_t space,
-        const struct plumb_h5_entry_message *entry, H5D_layout_t layout)
+	const struct plumb_h5_entry_message *entry, H5D_layout_t layout)
 {
 	uint64_t value_size = H5Tget_size(type), bytes = value_size;
 	uint64_t stored = H5Dget_storage_size(dataset), capacity = stored;
@@ -204,8 +202,7 @@ static int check_storage(struct child *child, const char *name, hid_t dataset, h
 	for (int i = 0; i < entry->rank; i++)
 		bytes = saturating_product(bytes, (uint64_t)entry->dim[i]);
 	if (stored > child->file_size)
-		return fail(
-		        child, "%s: %" PRIu64 " stored bytes, the file has %" PRIu64, name, stored, child->file_size);
+		return fail(child, "%s: %" PRIu64 " stored bytes, the file has %" PRIu64, name, stored, child->file_size);
 	if (layout == H5D_CHUNKED) {
 		if (check_filters(child, name, plist, &inflates) < 0)
 			return -1;
@@ -214,8 +211,8 @@ static int check_storage(struct child *child, const char *name, hid_t dataset, h
 	}
 	if (bytes > capacity)
 		return fail(child,
-		        "%s: claims %" PRIu64 " bytes of values, its %" PRIu64 " stored bytes hold at most %" PRIu64,
-		        name, bytes, stored, capacity);
+			"%s: claims %" PRIu64 " bytes of values, its %" PRIu64 " stored bytes hold at most %" PRIu64, name,
+			bytes, stored, capacity);
 	if (layout == H5D_CHUNKED)
 		return check_chunks(child, name, dataset, plist, space, entry, value_size, capacity);
 	return 0;
@@ -258,7 +255,7 @@ static int check_dataset(struct child *child, const char *name, hid_t dataset, s
 	layout = H5Pget_layout(plist);
 	if (layout != H5D_COMPACT && layout != H5D_CONTIGUOUS && layout != H5D_CHUNKED) {
 		fail(child, "%s: %s storage, expected data inside the file", name,
-		        layout == H5D_VIRTUAL ? "virtual" : "unknown");
+			layout == H5D_VIRTUAL ? "virtual" : "unknown");
 		goto out;
 	}
 	if (H5Pget_external_count(plist) != 0) {
@@ -339,8 +336,7 @@ struct attribute_walk {
 };
 
 /* A scalar number or string; anything else is left out. */
-static int read_attribute(
-        hid_t attribute, hid_t type, hid_t space, struct plumb_h5_attribute_message *message, char *text)
+static int read_attribute(hid_t attribute, hid_t type, hid_t space, struct plumb_h5_attribute_message *message, char *text)
 {
 	if (H5Sget_simple_extent_type(space) != H5S_SCALAR)
 		return -1;
@@ -374,7 +370,7 @@ static herr_t add_attribute(hid_t object, const char *name, const H5A_info_t *in
 		return fail(child, "attribute %s: out of memory", name);
 	if (++child->attributes > PLUMB_H5_MAX_ATTRIBUTES || strlen(name) >= PLUMB_H5_MAX_NAME) {
 		status = fail(child, "attribute %s of /%s: expected at most %d attributes, names below %d bytes", name,
-		        walk->object, PLUMB_H5_MAX_ATTRIBUTES, PLUMB_H5_MAX_NAME);
+			walk->object, PLUMB_H5_MAX_ATTRIBUTES, PLUMB_H5_MAX_NAME);
 		goto out;
 	}
 	attribute = H5Aopen(object, name, H5P_DEFAULT);
@@ -389,8 +385,8 @@ static herr_t add_attribute(hid_t object, const char *name, const H5A_info_t *in
 	message.object_size = (uint32_t)strlen(walk->object);
 	message.name_size = (uint32_t)strlen(name);
 	message.text_size = (uint32_t)strlen(text);
-	send_header(child, PLUMB_H5_ATTRIBUTE,
-	        sizeof message + message.object_size + message.name_size + message.text_size);
+	send_header(
+		child, PLUMB_H5_ATTRIBUTE, sizeof message + message.object_size + message.name_size + message.text_size);
 	send_bytes(child, &message, sizeof message);
 	send_bytes(child, walk->object, message.object_size);
 	send_bytes(child, name, message.name_size);
@@ -449,17 +445,17 @@ static herr_t add_link(hid_t group, const char *name, const H5L_info_t *link, vo
 	hid_t object;
 
 	if (size < 0 || size >= (int)sizeof path)
-		return fail(child, "a name of %d bytes inside /%.200s, expected below %d", size, walk->path,
-		        PLUMB_H5_MAX_NAME);
+		return fail(
+			child, "a name of %d bytes inside /%.200s, expected below %d", size, walk->path, PLUMB_H5_MAX_NAME);
 	/* "a/b" or "." as the name of one link is no name but a path, which could lead through a link not yet looked
 	 * at. */
 	if (name[0] == '\0' || strcmp(name, ".") == 0 || strchr(name, '/'))
 		return fail(child, "%s: not a name", path);
 	if (link->type != H5L_TYPE_HARD)
 		return fail(child, "%s: %s link, expected a dataset or group of this file", path,
-		        link->type == H5L_TYPE_SOFT       ? "a soft"
-		        : link->type == H5L_TYPE_EXTERNAL ? "an external"
-		                                          : "a user-defined");
+			link->type == H5L_TYPE_SOFT       ? "a soft"
+			: link->type == H5L_TYPE_EXTERNAL ? "an external"
+							  : "a user-defined");
 	if (child->entries + child->groups >= PLUMB_H5_MAX_ENTRIES)
 		return fail(child, "%s: more than %d datasets and groups", path, PLUMB_H5_MAX_ENTRIES);
 	object = H5Oopen(group, name, child->lapl);
@@ -475,8 +471,8 @@ static int add_group(struct child *child, const char *path, hid_t group, haddr_t
 	struct link_walk walk = {.child = child, .path = path, .depth = depth + 1};
 
 	if (depth >= PLUMB_H5_MAX_DEPTH)
-		return fail(child, "%.200s: groups nested %d deep, expected at most %d", path, depth + 1,
-		        PLUMB_H5_MAX_DEPTH);
+		return fail(
+			child, "%.200s: groups nested %d deep, expected at most %d", path, depth + 1, PLUMB_H5_MAX_DEPTH);
 	for (int i = 0; i < depth; i++)
 		if (child->ancestor[i] == address)
 			return fail(child, "%s: a group inside itself", path);
@@ -491,7 +487,7 @@ static int add_group(struct child *child, const char *path, hid_t group, haddr_t
 }
 
 static herr_t refuse_external_link(const char *parent_file, const char *parent_group, const char *child_file,
-        const char *child_object, unsigned *flags, hid_t fapl, void *context)
+	const char *child_object, unsigned *flags, hid_t fapl, void *context)
 {
 	(void)parent_file;
 	(void)parent_group;
@@ -610,7 +606,7 @@ static bool is_bytes(hid_t dataset)
 
 /* Select the rows asked for; *count: their elements. The space of the file is released by the caller. */
 static int select_rows(struct child *child, const char *name, const struct plumb_h5_entry_message *entry,
-        const struct plumb_h5_request *request, hid_t space, size_t *count)
+	const struct plumb_h5_request *request, hid_t space, size_t *count)
 {
 	hsize_t start[PLUMB_H5_RANK] = {0}, size[PLUMB_H5_RANK];
 	int axis = 0;
@@ -621,9 +617,9 @@ static int select_rows(struct child *child, const char *name, const struct plumb
 		while (axis < entry->rank - 1 && entry->dim[axis] == 1)
 			axis++;
 		if (entry->rank == 0 || request->first < 0 || request->first > entry->dim[axis] ||
-		        request->count > entry->dim[axis] - request->first)
+			request->count > entry->dim[axis] - request->first)
 			return fail(child, "%s: no rows %" PRId64 " to %" PRId64, name, request->first,
-			        request->first + request->count - 1);
+				request->first + request->count - 1);
 		start[axis] = (hsize_t)request->first;
 		size[axis] = (hsize_t)request->count;
 		if (H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, size, NULL) < 0)
@@ -675,8 +671,8 @@ static int send_values(struct child *child, const struct plumb_h5_request *reque
 		fail(child, "%s: out of memory for %zu values", name, count);
 		goto out;
 	}
-	if (count > 0 && H5Dread(dataset, memory, request->count < 0 ? H5S_ALL : packed, request->count < 0 ? H5S_ALL : space,
-	                         H5P_DEFAULT, values) < 0) {
+	if (count > 0 && H5Dread(dataset, memory, request->count < 0 ? H5S_ALL : packed,
+				 request->count < 0 ? H5S_ALL : space, H5P_DEFAULT, values) < 0) {
 		fail_hdf5(child, "cannot be decoded", name);
 		goto out;
 	}

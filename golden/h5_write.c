@@ -30,7 +30,7 @@ struct plumb_h5_stream {
 	char *name;
 	hid_t dataset, memory;
 	int rank;
-	int axis;                   /* along which its rows lie */
+	int axis; /* along which its rows lie */
 	bool grows;
 	int64_t most;               /* rows that it ends with, when it does not grow */
 	hsize_t dim[PLUMB_H5_RANK]; /* of one chunk; dim[axis]: rows of it */
@@ -211,7 +211,8 @@ int plumb_h5_create(const char *path, struct plumb_h5_writer **out, struct plumb
 		}
 	if (w->slot < 0) {
 		release(w);
-		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: cannot write: %d files being written already", path, MAX_WRITERS);
+		return plumb_fail(
+			err, PLUMB_BAD_INPUT, "%s: cannot write: %d files being written already", path, MAX_WRITERS);
 	}
 	unfinished_path[w->slot] = w->unfinished;
 	/* the system's reason, which the library would hide; a left-over of a former process with our number is replaced */
@@ -423,7 +424,8 @@ static void stream_free(struct plumb_h5_stream *s)
 
 /* A stream whose rows lie along axis; size: of the dataset, row: elements of one. */
 static int open_stream(struct plumb_h5_writer *w, const char *name, enum plumb_h5_store type, int rank, const hsize_t *size,
-	struct plumb_h5_stream like, int64_t row, enum plumb_h5_pack pack, struct plumb_h5_stream **out, struct plumb_error *err)
+	struct plumb_h5_stream like, int64_t row, enum plumb_h5_pack pack, struct plumb_h5_stream **out,
+	struct plumb_error *err)
 {
 	struct plumb_h5_stream *s;
 	int64_t value_bytes = (int64_t)H5Tget_size(file_type(type)), rows;
@@ -566,8 +568,8 @@ static int put_attribute(struct plumb_h5_writer *w, const char *object, const ch
 	return status;
 }
 
-int plumb_h5_put_text(struct plumb_h5_writer *w, const char *object, const char *name, const char *text,
-	struct plumb_error *err)
+int plumb_h5_put_text(
+	struct plumb_h5_writer *w, const char *object, const char *name, const char *text, struct plumb_error *err)
 {
 	size_t length = strlen(text);
 	hid_t type;
@@ -583,14 +585,14 @@ int plumb_h5_put_text(struct plumb_h5_writer *w, const char *object, const char 
 	return status;
 }
 
-int plumb_h5_put_integer(struct plumb_h5_writer *w, const char *object, const char *name, int64_t value,
-	struct plumb_error *err)
+int plumb_h5_put_integer(
+	struct plumb_h5_writer *w, const char *object, const char *name, int64_t value, struct plumb_error *err)
 {
 	return put_attribute(w, object, name, H5T_STD_I64LE, H5T_NATIVE_INT64, &value, err);
 }
 
-int plumb_h5_put_real(struct plumb_h5_writer *w, const char *object, const char *name, double value,
-	struct plumb_error *err)
+int plumb_h5_put_real(
+	struct plumb_h5_writer *w, const char *object, const char *name, double value, struct plumb_error *err)
 {
 	return put_attribute(w, object, name, H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, &value, err);
 }

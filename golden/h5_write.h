@@ -79,12 +79,12 @@ int64_t plumb_h5_stream_rows(const struct plumb_h5_stream *stream);
 
 /* Attributes of the root (object ""), of a group or of a dataset that is there. text: up to PLUMB_H5_MAX_TEXT - 1 bytes
  * (a whole config.json fits), stored with its length as UTF-8. */
-int plumb_h5_put_text(struct plumb_h5_writer *writer, const char *object, const char *name, const char *text,
-	struct plumb_error *err);
-int plumb_h5_put_integer(struct plumb_h5_writer *writer, const char *object, const char *name, int64_t value,
-	struct plumb_error *err);
-int plumb_h5_put_real(struct plumb_h5_writer *writer, const char *object, const char *name, double value,
-	struct plumb_error *err);
+int plumb_h5_put_text(
+	struct plumb_h5_writer *writer, const char *object, const char *name, const char *text, struct plumb_error *err);
+int plumb_h5_put_integer(
+	struct plumb_h5_writer *writer, const char *object, const char *name, int64_t value, struct plumb_error *err);
+int plumb_h5_put_real(
+	struct plumb_h5_writer *writer, const char *object, const char *name, double value, struct plumb_error *err);
 
 /* Finish: write what streams hold, close, fsync, rename over the target, fsync the folder. Releases the writer whether it
  * succeeds or not; after a failure (a full disk, say) nothing is left behind. */

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SOURCE(dataset_, scope_, form_, op_, site_, operand_, shape_, ...)                                             \
-	{                                                                                                              \
-		.dataset = dataset_, .scope = PLUMB_GOLDEN_##scope_, .form = PLUMB_GOLDEN_##form_, .op = PLUMB_##op_,  \
-		.site = PLUMB_SITE_##site_, .operand = operand_, .shape = shape_, __VA_ARGS__                          \
+#define SOURCE(dataset_, scope_, form_, op_, site_, operand_, shape_, ...)                                                 \
+	{                                                                                                                  \
+		.dataset = dataset_, .scope = PLUMB_GOLDEN_##scope_, .form = PLUMB_GOLDEN_##form_, .op = PLUMB_##op_,      \
+		.site = PLUMB_SITE_##site_, .operand = operand_, .shape = shape_, __VA_ARGS__                              \
 	}
 
 const struct plumb_golden_source plumb_golden_sources[] = {

@@ -25,10 +25,10 @@ enum plumb_golden_form {
 
 /* Which layers have a tensor. */
 enum plumb_golden_scope {
-	PLUMB_GOLDEN_OUTSIDE,   /* not in a layer: "logits" */
-	PLUMB_GOLDEN_FIRST,     /* layer 0 only, written by an op outside the layers */
-	PLUMB_GOLDEN_EVERY,     /* every layer that runs the op */
-	PLUMB_GOLDEN_NEXT,      /* the layer after the one that runs the op */
+	PLUMB_GOLDEN_OUTSIDE, /* not in a layer: "logits" */
+	PLUMB_GOLDEN_FIRST,   /* layer 0 only, written by an op outside the layers */
+	PLUMB_GOLDEN_EVERY,   /* every layer that runs the op */
+	PLUMB_GOLDEN_NEXT,    /* the layer after the one that runs the op */
 };
 
 struct plumb_golden_source {
@@ -40,7 +40,7 @@ struct plumb_golden_source {
 	const char *operand; /* of the op; NULL for PLUMB_GOLDEN_STATE */
 	const char *shape;   /* of the dataset, letters of core/config.h */
 	bool integer;
-	bool trace;          /* taken inside the op: compared, but no input of another op */
+	bool trace; /* taken inside the op: compared, but no input of another op */
 };
 
 /* The table, in the order of a forward pass. */

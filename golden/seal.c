@@ -6,24 +6,24 @@
 #include <string.h>
 
 const struct plumb_golden_sealed plumb_golden_sealed[] = {
-        {"", "format"},
-        {"", "producer"},
-        {"", "date"},
-        {"", "model_type"},
-        {"", "checkpoint"},
-        {"", "config"},
-        {"", "set"},
-        {"", "device"},
-        {"", "mode"},
-        {"", "ops"},
-        {"", "profile"},
-        {"", "kv_format"},
-        {"", "state_format"},
-        {"", "ties"},
-        {"fp32", "policy"},
-        {"fp32", "prefill"},
-        {"bf16", "policy"},
-        {"bf16", "prefill"},
+	{"", "format"},
+	{"", "producer"},
+	{"", "date"},
+	{"", "model_type"},
+	{"", "checkpoint"},
+	{"", "config"},
+	{"", "set"},
+	{"", "device"},
+	{"", "mode"},
+	{"", "ops"},
+	{"", "profile"},
+	{"", "kv_format"},
+	{"", "state_format"},
+	{"", "ties"},
+	{"fp32", "policy"},
+	{"fp32", "prefill"},
+	{"bf16", "policy"},
+	{"bf16", "prefill"},
 };
 const int plumb_golden_sealed_count = sizeof plumb_golden_sealed / sizeof plumb_golden_sealed[0];
 
@@ -47,7 +47,7 @@ void plumb_golden_seal_integer(struct plumb_sha256 *sha, const char *object, con
 }
 
 void plumb_golden_seal_dataset(struct plumb_sha256 *sha, const char *name, enum plumb_h5_type type, int rank,
-        const int64_t *dim, const char *sha256)
+	const int64_t *dim, const char *sha256)
 {
 	char text[24];
 
@@ -105,18 +105,17 @@ int plumb_golden_seal_check(const struct plumb_h5 *file, struct plumb_error *err
 	for (int64_t i = 0; i < entries; i++)
 		if (entry[i].type != PLUMB_H5_OTHER)
 			plumb_golden_seal_dataset(&sha, entry[i].name, entry[i].type, entry[i].rank, entry[i].dim,
-			        plumb_golden_sum(file, entry[i].name));
+				plumb_golden_sum(file, entry[i].name));
 	if (strcmp(plumb_sha256_end(&sha, found), recorded) == 0)
 		return PLUMB_OK;
 	return plumb_fail(err, PLUMB_BAD_INPUT,
-	        "%s: damaged or edited: names, shapes, checksums and provenance give sha256 %.16s..., its attribute "
-	        "sha256 is "
-	        "%.16s...",
-	        plumb_h5_path(file), found, recorded);
+		"%s: damaged or edited: names, shapes, checksums and provenance give sha256 %.16s..., its attribute "
+		"sha256 is "
+		"%.16s...",
+		plumb_h5_path(file), found, recorded);
 }
 
-int plumb_golden_sum_check(
-        const struct plumb_h5 *file, const char *name, struct plumb_sha256 *sha, struct plumb_error *err)
+int plumb_golden_sum_check(const struct plumb_h5 *file, const char *name, struct plumb_sha256 *sha, struct plumb_error *err)
 {
 	const char *recorded = plumb_golden_sum(file, name);
 	char found[65];
@@ -124,7 +123,6 @@ int plumb_golden_sum_check(
 	plumb_sha256_end(sha, found);
 	if (!recorded || strcmp(found, recorded) == 0)
 		return PLUMB_OK;
-	return plumb_fail(err, PLUMB_BAD_INPUT,
-	        "%s: %s: damaged: its values have sha256 %.16s..., recorded is %.16s...", plumb_h5_path(file), name,
-	        found, recorded);
+	return plumb_fail(err, PLUMB_BAD_INPUT, "%s: %s: damaged: its values have sha256 %.16s..., recorded is %.16s...",
+		plumb_h5_path(file), name, found, recorded);
 }

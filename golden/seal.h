@@ -31,7 +31,7 @@ extern const int plumb_golden_sealed_count;
 void plumb_golden_seal_text(struct plumb_sha256 *sha, const char *object, const char *name, const char *text);
 void plumb_golden_seal_integer(struct plumb_sha256 *sha, const char *object, const char *name, int64_t value);
 void plumb_golden_seal_dataset(struct plumb_sha256 *sha, const char *name, enum plumb_h5_type type, int rank,
-        const int64_t *dim, const char *sha256);
+	const int64_t *dim, const char *sha256);
 
 /* Values on their way into a dataset's checksum: count f32 or i64. */
 void plumb_golden_sum_add(struct plumb_sha256 *sha, enum plumb_h5_type type, const void *values, int64_t count);
@@ -44,7 +44,7 @@ int plumb_golden_seal_check(const struct plumb_h5 *file, struct plumb_error *err
 
 /* Hold what was read of a dataset against its checksum; one without is fine. Errors: PLUMB_BAD_INPUT naming it. */
 int plumb_golden_sum_check(
-        const struct plumb_h5 *file, const char *name, struct plumb_sha256 *sha, struct plumb_error *err);
+	const struct plumb_h5 *file, const char *name, struct plumb_sha256 *sha, struct plumb_error *err);
 
 #ifdef __cplusplus
 }

@@ -20,9 +20,9 @@ enum {
 	WEIGHTED_PASS = WEIGHTED_WARPS / WEIGHTED_STRIPS * WEIGHTED_HEADS,
 	WEIGHTED_STRIDE = WEIGHTED_PASS / WEIGHTED_HEADS * 4, /* weights of an entry, a warp's 16-byte aligned */
 	WEIGHTED_SUMS = (WEIGHTED_PASS + WEIGHTED_WARPS - 1) / WEIGHTED_WARPS, /* heads whose softmax a warp finds */
-	WEIGHTED_TILES = 3,                                   /* tiles a lane has under way: 96 of a head */
-	COMBINE_THREADS = 64,                                 /* 96 blocks at 24 heads of 256 */
-	COMBINE_CHUNKS = 33,                                  /* loads a thread has under way: 2051 tokens */
+	WEIGHTED_TILES = 3,   /* tiles a lane has under way: 96 of a head */
+	COMBINE_THREADS = 64, /* 96 blocks at 24 heads of 256 */
+	COMBINE_CHUNKS = 33,  /* loads a thread has under way: 2051 tokens */
 	ELEMENT_THREADS = 64,
 };
 
@@ -69,10 +69,10 @@ static __global__ void __launch_bounds__(32 * HEAD_WARPS) attn_heads_kernel(stru
 		const float *const v = a.v + h * a.head_dim;
 		for (int64_t i0 = 0; i0 < a.head_dim; i0 += PLUMB_NEAR_HEAD) {
 			float x[PLUMB_NEAR];
-PLUMB_UNROLL
+			PLUMB_UNROLL
 			for (int k = 0; k < PLUMB_NEAR; k++)
 				x[k] = i0 + 32 * k + lane < a.head_dim ? v[i0 + 32 * k + lane] : 0.0f;
-PLUMB_UNROLL
+			PLUMB_UNROLL
 			for (int k = 0; k < PLUMB_NEAR; k++)
 				if (i0 + 32 * k + lane < a.head_dim)
 					plumb_sink_put(row, i0 + 32 * k + lane, x[k]);
@@ -118,8 +118,8 @@ static __device__ __forceinline__ int32_t attn_entry_token(
 /* The end of the score kernels: score holds a pass of heads from head0 on, for the tile of the block. A warp a head, a lane an
  * entry. */
 template <int Warps>
-static __device__ __forceinline__ void attn_tile_sums(const struct plumb_attn_token &a, int32_t n, int32_t tile,
-	int64_t head0, int heads, PLUMB_SHARED_PTR(float) score)
+static __device__ __forceinline__ void attn_tile_sums(
+	const struct plumb_attn_token &a, int32_t n, int32_t tile, int64_t head0, int heads, PLUMB_SHARED_PTR(float) score)
 {
 	const int lane = static_cast<int>(threadIdx.x % 32);
 	const int64_t tiles = (a.most + PLUMB_ATTN_TILE - 1) / PLUMB_ATTN_TILE;
@@ -127,24 +127,24 @@ static __device__ __forceinline__ void attn_tile_sums(const struct plumb_attn_to
 
 	const int warp = static_cast<int>(threadIdx.x / 32);
 	float s[SCORE_PASS / Warps], largest[SCORE_PASS / Warps], sum[SCORE_PASS / Warps];
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int k = 0; k < SCORE_PASS / Warps; k++) {
 		const int h = warp + k * Warps;
 		s[k] = i < n && h < heads ? score[h * PLUMB_ATTN_TILE + lane] : -INFINITY;
 		/* which zero is the largest does not show: x - 0 and x - -0 have the same exponential */
 		largest[k] = s[k];
 	}
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int offset = 1; offset < 32; offset *= 2)
-PLUMB_UNROLL
-		for (int k = 0; k < SCORE_PASS / Warps; k++)
-			largest[k] = plumb_larger(largest[k], __shfl_xor_sync(PLUMB_FULL_WARP, largest[k], offset));
-PLUMB_UNROLL
+		PLUMB_UNROLL
+	for (int k = 0; k < SCORE_PASS / Warps; k++)
+		largest[k] = plumb_larger(largest[k], __shfl_xor_sync(PLUMB_FULL_WARP, largest[k], offset));
+	PLUMB_UNROLL
 	for (int k = 0; k < SCORE_PASS / Warps; k++) {
 		const float e = plumb_expf(s[k] - (largest[k] == -INFINITY ? 0.0f : largest[k]));
 		sum[k] = plumb_warp_sum(i < n ? e : 0.0f);
 	}
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int k = 0; k < SCORE_PASS / Warps; k++) {
 		const int h = warp + k * Warps;
 		if (h < heads && i < n)
@@ -162,7 +162,7 @@ static __global__ void __launch_bounds__(32 * SCORE_WARPS) attn_score_kernel(str
 {
 	enum { THREADS = 32 * SCORE_WARPS, UNITS = SCORE_COLUMNS / 4, LOADS = SCORE_PASS * UNITS / THREADS };
 	PLUMB_SHARED(float4, query, SCORE_PASS * UNITS);
-	PLUMB_SHARED(float, score, SCORE_PASS * PLUMB_ATTN_TILE);
+	PLUMB_SHARED(float, score, SCORE_PASS *PLUMB_ATTN_TILE);
 	const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
 	const int32_t kv = static_cast<int32_t>(blockIdx.x) % static_cast<int32_t>(a.kv_heads);
 	const int32_t tile = static_cast<int32_t>(blockIdx.x) / static_cast<int32_t>(a.kv_heads);
@@ -183,10 +183,10 @@ static __global__ void __launch_bounds__(32 * SCORE_WARPS) attn_score_kernel(str
 		static_cast<int64_t>(kv) * dim);
 	const int column = lane * PLUMB_KEY_COLUMNS;
 	struct plumb_raw raw[PLUMB_KEYS];
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int r = 0; r < PLUMB_KEYS; r++) {
-		const unsigned long long address = __shfl_sync(
-			PLUMB_FULL_WARP, static_cast<unsigned long long>(reinterpret_cast<uintptr_t>(row)), r);
+		const unsigned long long address =
+			__shfl_sync(PLUMB_FULL_WARP, static_cast<unsigned long long>(reinterpret_cast<uintptr_t>(row)), r);
 		raw[r] = plumb_raw_load<Format>(
 			reinterpret_cast<const void *>(static_cast<uintptr_t>(address)), column < dim ? column : 0);
 	}
@@ -194,42 +194,43 @@ PLUMB_UNROLL
 		const int heads = min(group - h0, static_cast<int>(SCORE_PASS));
 		const float *const q = a.q + (static_cast<int64_t>(kv) * group + h0) * dim;
 		float4 staged[LOADS];
-PLUMB_UNROLL
+		PLUMB_UNROLL
 		for (int l = 0; l < LOADS; l++) {
 			const int h = (thread + l * THREADS) / UNITS, unit = (thread + l * THREADS) % UNITS;
 			staged[l] = *PLUMB_AS(const float4, q + min(h, heads - 1) * dim + (unit * 4 < dim ? unit * 4 : 0));
 		}
-PLUMB_UNROLL
+		PLUMB_UNROLL
 		for (int l = 0; l < LOADS; l++) {
 			const int h = (thread + l * THREADS) / UNITS, unit = (thread + l * THREADS) % UNITS;
 			query[h * UNITS + unit % 2 * (UNITS / 2) + unit / 2] = staged[l];
 		}
 		__syncthreads();
 		float w[PLUMB_KEYS][PLUMB_KEY_COLUMNS];
-PLUMB_UNROLL
+		PLUMB_UNROLL
 		for (int r = 0; r < PLUMB_KEYS; r++)
 			plumb_raw_values<Format>(raw[r], a.keys.scale, w[r]);
 		if (dim < SCORE_COLUMNS)
-PLUMB_UNROLL
-			for (int r = 0; r < PLUMB_KEYS; r++)
-PLUMB_UNROLL
-				for (int j = 0; j < PLUMB_KEY_COLUMNS; j++)
-					w[r][j] = column < dim ? w[r][j] : 0.0f;
-PLUMB_NO_UNROLL
+			PLUMB_UNROLL
+		for (int r = 0; r < PLUMB_KEYS; r++)
+			PLUMB_UNROLL
+		for (int j = 0; j < PLUMB_KEY_COLUMNS; j++)
+			w[r][j] = column < dim ? w[r][j] : 0.0f;
+		PLUMB_NO_UNROLL
 		for (int h = 0; h < heads; h += SCORE_HEADS) {
 			float sum[SCORE_HEADS * PLUMB_KEYS];
-PLUMB_UNROLL
+			PLUMB_UNROLL
 			for (int i = 0; i < SCORE_HEADS; i++) {
-				const float4 lo = query[(h + i) * UNITS + lane], hi = query[(h + i) * UNITS + UNITS / 2 + lane];
+				const float4 lo = query[(h + i) * UNITS + lane],
+					     hi = query[(h + i) * UNITS + UNITS / 2 + lane];
 				float x[PLUMB_KEY_COLUMNS] = {lo.x, lo.y, lo.z, lo.w, hi.x, hi.y, hi.z, hi.w};
 				if (dim < SCORE_COLUMNS)
-PLUMB_UNROLL
-					for (int j = 0; j < PLUMB_KEY_COLUMNS; j++)
-						x[j] = column < dim ? x[j] : 0.0f;
-PLUMB_UNROLL
+					PLUMB_UNROLL
+				for (int j = 0; j < PLUMB_KEY_COLUMNS; j++)
+					x[j] = column < dim ? x[j] : 0.0f;
+				PLUMB_UNROLL
 				for (int r = 0; r < PLUMB_KEYS; r++) {
 					float p[PLUMB_KEY_COLUMNS];
-PLUMB_UNROLL
+					PLUMB_UNROLL
 					for (int j = 0; j < PLUMB_KEY_COLUMNS; j++)
 						p[j] = fmaf(w[r][j], x[j], 0.0f);
 					sum[i * PLUMB_KEYS + r] =
@@ -252,7 +253,7 @@ PLUMB_UNROLL
 /* The same for heads of any size and rows at any address. */
 static __global__ void __launch_bounds__(32 * SCORE_WARPS) attn_score_any_kernel(struct plumb_attn_token a)
 {
-	PLUMB_SHARED(float, score, SCORE_PASS * PLUMB_ATTN_TILE);
+	PLUMB_SHARED(float, score, SCORE_PASS *PLUMB_ATTN_TILE);
 	const int warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
 	const int kv_heads = static_cast<int>(a.kv_heads), group = static_cast<int>(a.q_heads) / kv_heads;
 	const int64_t kv = static_cast<int>(blockIdx.x) % kv_heads;
@@ -269,18 +270,17 @@ static __global__ void __launch_bounds__(32 * SCORE_WARPS) attn_score_any_kernel
 	const void *key[PLUMB_KEYS];
 	float w[PLUMB_KEYS][PLUMB_KEY_COLUMNS];
 	/* past the end of the list the last entry stands in: nothing else may be read */
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int r = 0; r < PLUMB_KEYS; r++) {
 		const int32_t i = min(first + r, list.n - 1);
-		key[r] = plumb_paged_row(
-			a.keys, attn_entry_token(a, list, i, attn_entry_block(a, i)), kv * a.head_dim);
+		key[r] = plumb_paged_row(a.keys, attn_entry_token(a, list, i, attn_entry_block(a, i)), kv * a.head_dim);
 	}
 	plumb_keys_load<32>(a.keys, key, a.head_dim, aligned, w);
 	for (int h0 = 0; h0 < group; h0 += SCORE_PASS) {
 		const int heads = min(group - h0, static_cast<int>(SCORE_PASS));
 		for (int h = 0; h < heads; h++) {
-			const float dot = plumb_key_dots<32>(a.keys, key, a.head_dim, aligned, w,
-				a.q + (kv * group + h0 + h) * a.head_dim, q_aligned);
+			const float dot = plumb_key_dots<32>(
+				a.keys, key, a.head_dim, aligned, w, a.q + (kv * group + h0 + h) * a.head_dim, q_aligned);
 			if (lane < PLUMB_KEYS)
 				score[h * PLUMB_ATTN_TILE + warp * PLUMB_KEYS + plumb_key_of_lane()] =
 					plumb_rne(a.bf16, plumb_rne(a.bf16, dot) * a.scale);
@@ -295,8 +295,8 @@ PLUMB_UNROLL
 /* The softmax of Heads heads, h, h + step ..., from their tiles: largest scores and L, in every lane. Their chains of
  * shuffles and exponentials overlap. */
 template <int Heads>
-static __device__ __forceinline__ void attn_softmax_of(const struct plumb_attn_token &a, int32_t n, const int64_t (&head)[Heads],
-	float (&most)[Heads], float (&sum)[Heads])
+static __device__ __forceinline__ void attn_softmax_of(const struct plumb_attn_token &a, int32_t n,
+	const int64_t (&head)[Heads], float (&most)[Heads], float (&sum)[Heads])
 {
 	const int32_t lane = static_cast<int32_t>(threadIdx.x % 32), tiles = (n + PLUMB_ATTN_TILE - 1) / PLUMB_ATTN_TILE;
 	const int64_t stride = (a.most + PLUMB_ATTN_TILE - 1) / PLUMB_ATTN_TILE;
@@ -304,26 +304,26 @@ static __device__ __forceinline__ void attn_softmax_of(const struct plumb_attn_t
 	float2 near[Heads][WEIGHTED_TILES];
 	float acc[Heads] = {};
 
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int i = 0; i < Heads; i++)
-PLUMB_UNROLL
-		for (int k = 0; k < WEIGHTED_TILES; k++) {
-			near[i][k] = tile[head[i] * stride + min(lane + 32 * k, tiles - 1)]; /* one twice: not summed */
-		}
-PLUMB_UNROLL
+		PLUMB_UNROLL
+	for (int k = 0; k < WEIGHTED_TILES; k++) {
+		near[i][k] = tile[head[i] * stride + min(lane + 32 * k, tiles - 1)]; /* one twice: not summed */
+	}
+	PLUMB_UNROLL
 	for (int i = 0; i < Heads; i++) {
 		most[i] = plumb_larger(plumb_larger(near[i][0].x, near[i][1].x), near[i][2].x);
 		for (int32_t t = lane + 32 * WEIGHTED_TILES; t < tiles; t += 32)
 			most[i] = plumb_larger(most[i], tile[head[i] * stride + t].x);
 	}
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int offset = 1; offset < 32; offset *= 2)
-PLUMB_UNROLL
-		for (int i = 0; i < Heads; i++)
-			most[i] = plumb_larger(most[i], __shfl_xor_sync(PLUMB_FULL_WARP, most[i], offset));
-PLUMB_UNROLL
+		PLUMB_UNROLL
+	for (int i = 0; i < Heads; i++)
+		most[i] = plumb_larger(most[i], __shfl_xor_sync(PLUMB_FULL_WARP, most[i], offset));
+	PLUMB_UNROLL
 	for (int i = 0; i < Heads; i++) {
-PLUMB_UNROLL
+		PLUMB_UNROLL
 		for (int k = 0; k < WEIGHTED_TILES; k++) {
 			const float joined = fmaf(near[i][k].y, plumb_expf(near[i][k].x - most[i]), acc[i]);
 			acc[i] = lane + 32 * k < tiles ? joined : acc[i];
@@ -333,7 +333,7 @@ PLUMB_UNROLL
 			acc[i] = fmaf(far.y, plumb_expf(far.x - most[i]), acc[i]);
 		}
 	}
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int i = 0; i < Heads; i++)
 		sum[i] = plumb_warp_sum(acc[i]);
 }
@@ -381,27 +381,29 @@ static __global__ void __launch_bounds__(32 * WEIGHTED_WARPS) attn_weighted_kern
 	const bool aligned = plumb_paged_aligned(a.values, a.head_dim) && a.head_dim % PLUMB_KEY_COLUMNS == 0;
 	if (aligned) {
 		struct plumb_raw raw[LOADS];
-PLUMB_UNROLL
+		PLUMB_UNROLL
 		for (int l = 0; l < LOADS; l++) {
 			const int64_t d = d0 + (thread + l * THREADS) % UNITS * PLUMB_KEY_COLUMNS;
 			raw[l] = plumb_raw_load<Format>(rows[(thread + l * THREADS) / UNITS], d < a.head_dim ? d : 0);
 		}
-PLUMB_UNROLL
+		PLUMB_UNROLL
 		for (int l = 0; l < LOADS; l++) {
-			const int e = (thread + l * THREADS) / UNITS, c = (thread + l * THREADS) % UNITS * PLUMB_KEY_COLUMNS;
+			const int e = (thread + l * THREADS) / UNITS,
+				  c = (thread + l * THREADS) % UNITS * PLUMB_KEY_COLUMNS;
 			float v[PLUMB_KEY_COLUMNS];
 			plumb_raw_values<Format>(raw[l], a.values.scale, v);
 			if (e >= entries || d0 + c >= a.head_dim)
-PLUMB_UNROLL
-				for (int j = 0; j < PLUMB_KEY_COLUMNS; j++)
-					v[j] = 0.0f;
+				PLUMB_UNROLL
+			for (int j = 0; j < PLUMB_KEY_COLUMNS; j++)
+				v[j] = 0.0f;
 			PLUMB_AS(float4, value[e] + c)[0] = make_float4(v[0], v[1], v[2], v[3]);
 			PLUMB_AS(float4, value[e] + c)[1] = make_float4(v[4], v[5], v[6], v[7]);
 		}
 	} else {
 		for (int i = thread; i < PLUMB_ATTN_CHUNK * WEIGHTED_SLICE; i += THREADS) {
 			const int e = i / WEIGHTED_SLICE, c = i % WEIGHTED_SLICE;
-			value[e][c] = e < entries && d0 + c < a.head_dim ? plumb_paged_value(a.values, rows[e], d0 + c) : 0.0f;
+			value[e][c] =
+				e < entries && d0 + c < a.head_dim ? plumb_paged_value(a.values, rows[e], d0 + c) : 0.0f;
 		}
 	}
 	plumb_grid_dependency_wait();
@@ -409,7 +411,7 @@ PLUMB_UNROLL
 	const int strip = warp % WEIGHTED_STRIPS, heads_of = warp / WEIGHTED_STRIPS;
 	for (int h0 = 0; h0 < group; h0 += WEIGHTED_PASS) {
 		float s[WEIGHTS];
-PLUMB_UNROLL
+		PLUMB_UNROLL
 		for (int l = 0; l < WEIGHTS; l++) {
 			const int e = min((thread + l * THREADS) % PLUMB_ATTN_CHUNK, entries - 1);
 			const int h = min(h0 + (thread + l * THREADS) / PLUMB_ATTN_CHUNK, group - 1);
@@ -418,39 +420,40 @@ PLUMB_UNROLL
 		/* a head that is not there is the last one again */
 		int64_t head[WEIGHTED_SUMS];
 		float largest[WEIGHTED_SUMS], sum[WEIGHTED_SUMS];
-PLUMB_UNROLL
+		PLUMB_UNROLL
 		for (int i = 0; i < WEIGHTED_SUMS; i++)
 			head[i] = kv * group + min(h0 + warp + i * WEIGHTED_WARPS, group - 1);
 		attn_softmax_of<WEIGHTED_SUMS>(a, list.n, head, largest, sum);
-PLUMB_UNROLL
+		PLUMB_UNROLL
 		for (int i = 0; i < WEIGHTED_SUMS; i++)
 			if (lane == 0 && warp + i * WEIGHTED_WARPS < WEIGHTED_PASS) {
 				head_largest[warp + i * WEIGHTED_WARPS] = largest[i];
 				head_sum[warp + i * WEIGHTED_WARPS] = sum[i];
 			}
 		__syncthreads();
-PLUMB_UNROLL
+		PLUMB_UNROLL
 		for (int l = 0; l < WEIGHTS; l++) {
-			const int e = (thread + l * THREADS) % PLUMB_ATTN_CHUNK, h = (thread + l * THREADS) / PLUMB_ATTN_CHUNK;
+			const int e = (thread + l * THREADS) % PLUMB_ATTN_CHUNK,
+				  h = (thread + l * THREADS) / PLUMB_ATTN_CHUNK;
 			const float p = plumb_rne(a.bf16, plumb_divf(plumb_expf(s[l] - head_largest[h]), head_sum[h]));
 			/* an entry past the end adds +0 times +0, which changes no sum */
 			weight[e][h / WEIGHTED_HEADS * 4 + h % WEIGHTED_HEADS] = h0 + h < group && e < entries ? p : 0.0f;
 		}
 		__syncthreads();
 		float low[WEIGHTED_HEADS] = {}, high[WEIGHTED_HEADS] = {};
-PLUMB_UNROLL_8
+		PLUMB_UNROLL_8
 		for (int e = 0; e < PLUMB_ATTN_CHUNK; e++) {
 			const float2 v = PLUMB_AS(const float2, value[e] + (strip * 64 + 2 * lane))[0];
 			const float4 four = PLUMB_AS(const float4, weight[e] + heads_of * 4)[0]; /* three are used */
 			const float w[WEIGHTED_HEADS] = {four.x, four.y, four.z};
-PLUMB_UNROLL
+			PLUMB_UNROLL
 			for (int i = 0; i < WEIGHTED_HEADS; i++) {
 				low[i] = fmaf(w[i], v.x, low[i]);
 				high[i] = fmaf(w[i], v.y, high[i]);
 			}
 		}
 		const int64_t d = d0 + strip * 64 + 2 * lane;
-PLUMB_UNROLL
+		PLUMB_UNROLL
 		for (int i = 0; i < WEIGHTED_HEADS; i++) {
 			const int64_t h = h0 + heads_of * WEIGHTED_HEADS + i;
 			float *const out = a.partial + (chunk * a.q_heads + kv * group + h) * a.head_dim;
@@ -476,11 +479,11 @@ static __global__ void __launch_bounds__(COMBINE_THREADS) attn_combine_kernel(st
 	if (i >= n)
 		return;
 	float part[COMBINE_CHUNKS];
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int c = 0; c < COMBINE_CHUNKS; c++)
 		part[c] = c < chunks ? a.partial[c * n + i] : 0.0f;
 	float sum = part[0];
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int c = 1; c < COMBINE_CHUNKS; c++)
 		sum = c < chunks ? sum + part[c] : sum;
 	for (int32_t c = COMBINE_CHUNKS; c < chunks; c++)
@@ -512,8 +515,7 @@ extern "C" int PLUMB_LAUNCHER(attn_score)(const struct plumb_attn_token *a, void
 		case PLUMB_BF16:
 			return PLUMB_LAUNCH_DEPENDENT(attn_score_kernel<PLUMB_BF16>, blocks, threads, 0, stream, *a);
 		default: /* no other is a cache's */
-			return PLUMB_LAUNCH_DEPENDENT(
-				attn_score_kernel<PLUMB_CACHE_FP8>, blocks, threads, 0, stream, *a);
+			return PLUMB_LAUNCH_DEPENDENT(attn_score_kernel<PLUMB_CACHE_FP8>, blocks, threads, 0, stream, *a);
 		}
 	return PLUMB_LAUNCH_DEPENDENT(attn_score_any_kernel, blocks, threads, 0, stream, *a);
 }
@@ -539,8 +541,7 @@ extern "C" int PLUMB_LAUNCHER(attn_weighted)(const struct plumb_attn_token *a, v
 extern "C" int PLUMB_LAUNCHER(attn_combine)(const struct plumb_attn_token *a, void *stream)
 {
 	const int64_t blocks = (a->q_heads * a->head_dim + COMBINE_THREADS - 1) / COMBINE_THREADS;
-	return PLUMB_LAUNCH_DEPENDENT(
-		attn_combine_kernel, static_cast<unsigned>(blocks), COMBINE_THREADS, 0, stream, *a);
+	return PLUMB_LAUNCH_DEPENDENT(attn_combine_kernel, static_cast<unsigned>(blocks), COMBINE_THREADS, 0, stream, *a);
 }
 
 /* --- attn_gate --- */
@@ -563,6 +564,6 @@ extern "C" int PLUMB_LAUNCHER(attn_gate)(
 	const float *o, const float *qg, float *out, int64_t heads, int64_t head_dim, int bf16, void *stream)
 {
 	const int64_t blocks = (heads * head_dim + ELEMENT_THREADS - 1) / ELEMENT_THREADS;
-	return PLUMB_LAUNCH_DEPENDENT(attn_gate_kernel, static_cast<unsigned>(blocks), ELEMENT_THREADS, 0, stream, o, qg, out,
-		heads, head_dim, bf16);
+	return PLUMB_LAUNCH_DEPENDENT(attn_gate_kernel, static_cast<unsigned>(blocks), ELEMENT_THREADS, 0, stream, o, qg,
+		out, heads, head_dim, bf16);
 }

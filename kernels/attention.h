@@ -12,9 +12,9 @@
 struct plumb_attn_heads {
 	const int32_t *position; /* (1) */
 	int64_t token;
-	const float *qg;	     /* (Hq, 2, Dh) */
-	const float *k, *v;	     /* (Hkv, Dh) */
-	const float *rope;	     /* (P, 2, Dr/2) */
+	const float *qg;             /* (Hq, 2, Dh) */
+	const float *k, *v;          /* (Hkv, Dh) */
+	const float *rope;           /* (P, 2, Dr/2) */
 	const void *q_norm, *k_norm; /* (Dh) of format */
 	int q_norm_format, k_norm_format;
 	int64_t q_heads, kv_heads, head_dim, half; /* Hq, Hkv, Dh, Dr/2 */
@@ -30,17 +30,17 @@ struct plumb_attn_token {
 	int64_t token;
 	const float *q; /* (Hq, Dh) */
 	struct plumb_cache keys, values;
-	const int32_t *block;		     /* (N) */
-	const int32_t *count;		     /* (1) */
+	const int32_t *block;                /* (N) */
+	const int32_t *count;                /* (1) */
 	int64_t q_heads, kv_heads, head_dim; /* Hq, Hkv, Dh */
-	int32_t block_tokens, budget;	     /* B, N */
-	int32_t most;			     /* list entries there can be: sizes grid and scratch */
-	float scale;			     /* fp32(Dh^-0.5) */
-	int bf16;			     /* policy bf16 */
-	float *weight;			     /* scratch (Hq, most): scores s */
-	float *tile;			     /* scratch (Hq, most / PLUMB_ATTN_TILE rounded up, 2): m_t and S_t; 8-byte aligned */
-	float *partial;			     /* scratch (most / PLUMB_ATTN_CHUNK rounded up, Hq, Dh): sums of chunks */
-	float *o;			     /* (Hq, Dh) */
+	int32_t block_tokens, budget;        /* B, N */
+	int32_t most;                        /* list entries there can be: sizes grid and scratch */
+	float scale;                         /* fp32(Dh^-0.5) */
+	int bf16;                            /* policy bf16 */
+	float *weight;                       /* scratch (Hq, most): scores s */
+	float *tile;    /* scratch (Hq, most / PLUMB_ATTN_TILE rounded up, 2): m_t and S_t; 8-byte aligned */
+	float *partial; /* scratch (most / PLUMB_ATTN_CHUNK rounded up, Hq, Dh): sums of chunks */
+	float *o;       /* (Hq, Dh) */
 };
 
 /* Norms, rope and the cache rows of the token. */
@@ -53,7 +53,7 @@ PLUMB_DECLARE_LAUNCHER(attn_weighted, const struct plumb_attn_token *a, void *st
 PLUMB_DECLARE_LAUNCHER(attn_combine, const struct plumb_attn_token *a, void *stream);
 
 /* out[h, j] = rne(o[h, j] * rne(sigmoid(qg[h, 1, j]))). */
-PLUMB_DECLARE_LAUNCHER(attn_gate, const float *o, const float *qg, float *out, int64_t heads, int64_t head_dim,
-	int bf16, void *stream);
+PLUMB_DECLARE_LAUNCHER(
+	attn_gate, const float *o, const float *qg, float *out, int64_t heads, int64_t head_dim, int bf16, void *stream);
 
 #endif

@@ -126,8 +126,8 @@
 
 #define PLUMB_SHARED(type, name, count) __shared__ __align__(16) type name[count]
 #define PLUMB_SHARED_2D(type, name, rows, columns) __shared__ __align__(16) type name[rows][columns]
-#define PLUMB_DYNAMIC_SHARED(type, name)                                                                               \
-	extern __shared__ __align__(16) unsigned char plumb_dynamic_shared[];                                          \
+#define PLUMB_DYNAMIC_SHARED(type, name)                                                                                   \
+	extern __shared__ __align__(16) unsigned char plumb_dynamic_shared[];                                              \
 	type *const name = reinterpret_cast<type *>(plumb_dynamic_shared)
 #define PLUMB_SHARED_PTR(type) type *
 #define PLUMB_AS(type, pointer) plumb_as<type>(pointer)
@@ -146,8 +146,8 @@ static __device__ __forceinline__ uint4 plumb_load_stream(const uint4 *p)
 {
 	uint4 v;
 	asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0, %1, %2, %3}, [%4];"
-	             : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-	             : "l"(__cvta_generic_to_global(p)));
+		     : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+		     : "l"(__cvta_generic_to_global(p)));
 	return v;
 }
 
@@ -155,17 +155,15 @@ static __device__ __forceinline__ uint2 plumb_load_stream(const uint2 *p)
 {
 	uint2 v;
 	asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v2.u32 {%0, %1}, [%2];"
-	             : "=r"(v.x), "=r"(v.y)
-	             : "l"(__cvta_generic_to_global(p)));
+		     : "=r"(v.x), "=r"(v.y)
+		     : "l"(__cvta_generic_to_global(p)));
 	return v;
 }
 
 static __device__ __forceinline__ uint32_t plumb_load_stream(const uint32_t *p)
 {
 	uint32_t v;
-	asm volatile("ld.global.nc.L1::no_allocate.L2::256B.u32 %0, [%1];"
-	             : "=r"(v)
-	             : "l"(__cvta_generic_to_global(p)));
+	asm volatile("ld.global.nc.L1::no_allocate.L2::256B.u32 %0, [%1];" : "=r"(v) : "l"(__cvta_generic_to_global(p)));
 	return v;
 }
 
@@ -248,10 +246,9 @@ enum plumb_cuda_how { PLUMB_CUDA_PLAIN, PLUMB_CUDA_COOPERATIVE, PLUMB_CUDA_DEPEN
 /* The launch returns its own status, so an older error of another launch is neither lost nor taken for this one's. */
 template <typename... Parameters>
 static int plumb_cuda_launch(enum plumb_cuda_how how, void (*kernel)(Parameters...), dim3 grid, dim3 block,
-        size_t shared_bytes, void *stream, typename plumb_same<Parameters>::type... arguments)
+	size_t shared_bytes, void *stream, typename plumb_same<Parameters>::type... arguments)
 {
-	void *pointers[sizeof...(arguments) + 1] = {
-	        const_cast<void *>(static_cast<const void *>(&arguments))..., nullptr};
+	void *pointers[sizeof...(arguments) + 1] = {const_cast<void *>(static_cast<const void *>(&arguments))..., nullptr};
 	const void *function = reinterpret_cast<const void *>(kernel);
 	cudaLaunchAttribute attribute[2] = {};
 	cudaLaunchConfig_t config = {};
@@ -276,7 +273,7 @@ static int plumb_cuda_launch(enum plumb_cuda_how how, void (*kernel)(Parameters.
 	}
 	if (shared_bytes > 48 * 1024)
 		status = cudaFuncSetAttribute(
-		        function, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
+			function, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
 	if (status == cudaSuccess)
 		status = cudaLaunchKernelExC(&config, function, pointers);
 	if (status != cudaSuccess)
@@ -285,13 +282,13 @@ static int plumb_cuda_launch(enum plumb_cuda_how how, void (*kernel)(Parameters.
 }
 
 /* The rest of the arguments is: stream, kernel arguments. */
-#define PLUMB_LAUNCH(kernel, grid, block, shared_bytes, ...)                                                           \
+#define PLUMB_LAUNCH(kernel, grid, block, shared_bytes, ...)                                                               \
 	plumb_cuda_launch(PLUMB_CUDA_PLAIN, kernel, grid, block, shared_bytes, __VA_ARGS__)
-#define PLUMB_LAUNCH_COOPERATIVE(kernel, grid, block, shared_bytes, ...)                                               \
+#define PLUMB_LAUNCH_COOPERATIVE(kernel, grid, block, shared_bytes, ...)                                                   \
 	plumb_cuda_launch(PLUMB_CUDA_COOPERATIVE, kernel, grid, block, shared_bytes, __VA_ARGS__)
-#define PLUMB_LAUNCH_DEPENDENT(kernel, grid, block, shared_bytes, ...)                                                 \
+#define PLUMB_LAUNCH_DEPENDENT(kernel, grid, block, shared_bytes, ...)                                                     \
 	plumb_cuda_launch(PLUMB_CUDA_DEPENDENT, kernel, grid, block, shared_bytes, __VA_ARGS__)
-#define PLUMB_LAUNCH_CLUSTER(kernel, grid, block, shared_bytes, ...)                                                   \
+#define PLUMB_LAUNCH_CLUSTER(kernel, grid, block, shared_bytes, ...)                                                       \
 	plumb_cuda_launch(PLUMB_CUDA_CLUSTER, kernel, grid, block, shared_bytes, __VA_ARGS__)
 
 #else

@@ -7,8 +7,8 @@
 
 enum { EMBED_THREADS = 256 };
 
-static __global__ void __launch_bounds__(EMBED_THREADS) embed_kernel(
-	const int32_t *token, struct plumb_matrix table, int streams, int64_t hidden, float *residual)
+static __global__ void __launch_bounds__(EMBED_THREADS)
+	embed_kernel(const int32_t *token, struct plumb_matrix table, int streams, int64_t hidden, float *residual)
 {
 	const int64_t c = blockIdx.x * static_cast<int64_t>(EMBED_THREADS) + threadIdx.x;
 
@@ -19,8 +19,8 @@ static __global__ void __launch_bounds__(EMBED_THREADS) embed_kernel(
 	}
 }
 
-extern "C" int PLUMB_LAUNCHER(embed)(const int32_t *token, const struct plumb_matrix *table, int streams,
-	int64_t hidden, float *residual, void *stream)
+extern "C" int PLUMB_LAUNCHER(embed)(
+	const int32_t *token, const struct plumb_matrix *table, int streams, int64_t hidden, float *residual, void *stream)
 {
 	const unsigned blocks = static_cast<unsigned>((hidden + EMBED_THREADS - 1) / EMBED_THREADS);
 	return PLUMB_LAUNCH(embed_kernel, blocks, EMBED_THREADS, 0, stream, token, *table, streams, hidden, residual);

@@ -34,13 +34,13 @@ static __global__ void __launch_bounds__(CONV_THREADS) gdn_conv_kernel(struct pl
 	if (!live)
 		return;
 	const float newest = a.qkv[ch];
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int j = 0; j < CONV_NEAR; j++) {
 		row[j] = j >= first && j < a.taps - 1 ? a.window[slot * a.channels + ch] : newest;
 		slot = slot + 1 == a.taps ? 0 : slot + 1;
 	}
 	float sum = 0.0f;
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int j = 0; j < CONV_NEAR; j++)
 		sum = j >= first && j < a.taps ? fmaf(weight[j], row[j], sum) : sum;
 	slot = (p + 1 + CONV_NEAR) % a.taps;
@@ -79,10 +79,9 @@ template <int Steps> struct lane_part {
 	int live[Steps]; /* 0..4 */
 };
 
-template <int Steps> static __device__ __forceinline__ struct lane_part<Steps> part_of(int64_t n)
-{
+template <int Steps> static __device__ __forceinline__ struct lane_part<Steps> part_of(int64_t n) {
 	struct lane_part<Steps> part;
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int s = 0; s < Steps; s++) {
 		const int64_t left = n - s * PLUMB_HEAD_LANES - threadIdx.x % 32 * PER_LANE;
 		part.live[s] = left < 0 ? 0 : left < PER_LANE ? static_cast<int>(left) : PER_LANE;
@@ -91,10 +90,10 @@ PLUMB_UNROLL
 }
 
 /* Of 128*Steps values: known to the compiler. */
-template <int Steps> static __device__ __forceinline__ struct lane_part<Steps> whole_part(void)
-{
+template <int Steps>
+static __device__ __forceinline__ struct lane_part<Steps> whole_part(void) {
 	struct lane_part<Steps> part;
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int s = 0; s < Steps; s++)
 		part.live[s] = PER_LANE;
 	return part;
@@ -105,7 +104,7 @@ template <int Steps>
 static __device__ __forceinline__ void load_part(
 	const float *row, const struct lane_part<Steps> &part, bool vector, float (&x)[PER_LANE * Steps])
 {
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int s = 0; s < Steps; s++) {
 		const float *p = row + s * PLUMB_HEAD_LANES + threadIdx.x % 32 * PER_LANE;
 		float4 v = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
@@ -131,13 +130,13 @@ template <int Format> static __device__ __forceinline__ uint32_t state_bits(floa
 template <int Format> static __device__ __forceinline__ float state_value(uint32_t bits)
 {
 	return Format == PLUMB_F16 ? plumb_f16_value(static_cast<uint16_t>(bits))
-				   : plumb_bf16_to_f32(static_cast<uint16_t>(bits));
+	                           : plumb_bf16_to_f32(static_cast<uint16_t>(bits));
 }
 
 template <int Format> static __device__ __forceinline__ float state_get(const void *row, int64_t i)
 {
 	return Format == PLUMB_F32 ? static_cast<const float *>(row)[i]
-				   : state_value<Format>(static_cast<const uint16_t *>(row)[i]);
+	                           : state_value<Format>(static_cast<const uint16_t *>(row)[i]);
 }
 
 template <int Format> static __device__ __forceinline__ void state_put(void *row, int64_t i, float x)
@@ -154,10 +153,9 @@ static __device__ __forceinline__ void load_state(
 {
 	if (Format == PLUMB_F32)
 		load_part<Steps>(static_cast<const float *>(row), part, vector, x);
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int s = 0; s < Steps && Format != PLUMB_F32; s++) {
-		const uint16_t *p =
-			static_cast<const uint16_t *>(row) + s * PLUMB_HEAD_LANES + threadIdx.x % 32 * PER_LANE;
+		const uint16_t *p = static_cast<const uint16_t *>(row) + s * PLUMB_HEAD_LANES + threadIdx.x % 32 * PER_LANE;
 		uint2 v = {0, 0}; /* is +0 in either format */
 		if (vector) {
 			if (part.live[s])
@@ -177,7 +175,7 @@ template <int Format, int Steps>
 static __device__ __forceinline__ void store_state(
 	void *row, const struct lane_part<Steps> &part, bool vector, const float (&x)[PER_LANE * Steps])
 {
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int s = 0; s < Steps; s++) {
 		const int64_t at = s * PLUMB_HEAD_LANES + static_cast<int64_t>(threadIdx.x) % 32 * PER_LANE;
 		if (vector && Format == PLUMB_F32) {
@@ -190,7 +188,7 @@ PLUMB_UNROLL
 			if (part.live[s])
 				__stcs(PLUMB_AS(uint2, static_cast<uint16_t *>(row) + at), v);
 		} else {
-PLUMB_UNROLL
+			PLUMB_UNROLL
 			for (int j = 0; j < PER_LANE; j++)
 				if (j < part.live[s])
 					state_put<Format>(row, at + j, x[4 * s + j]);
@@ -207,7 +205,7 @@ static __device__ __forceinline__ void store_part(
 			*PLUMB_AS(float4, p) = make_float4(x[0], x[1], x[2], x[3]);
 		return;
 	}
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int j = 0; j < PER_LANE; j++)
 		if (j < part.live[0])
 			p[j] = x[j];
@@ -218,21 +216,21 @@ template <int Steps>
 static __device__ __forceinline__ void part_products(const struct lane_part<Steps> &part,
 	const float (&x)[PER_LANE * Steps], const float (&y)[PER_LANE * Steps], float (&acc)[PER_LANE])
 {
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int j = 0; j < PER_LANE; j++)
 		acc[j] = 0.0f;
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int s = 0; s < Steps; s++)
-PLUMB_UNROLL
-		for (int j = 0; j < PER_LANE; j++)
-			acc[j] = j < part.live[s] ? fmaf(x[4 * s + j], y[4 * s + j], acc[j]) : acc[j];
+		PLUMB_UNROLL
+	for (int j = 0; j < PER_LANE; j++)
+		acc[j] = j < part.live[s] ? fmaf(x[4 * s + j], y[4 * s + j], acc[j]) : acc[j];
 }
 
 /* plumb_warp_tree of several rows at once: a lane gets the sum of row plumb_sum_of_lane<Rows>(). */
 template <int Rows> static __device__ __forceinline__ float warp_trees(const float (&acc)[Rows][PER_LANE])
 {
 	float sum[Rows];
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int r = 0; r < Rows; r++)
 		sum[r] = (acc[r][0] + acc[r][1]) + (acc[r][2] + acc[r][3]);
 	return plumb_warp_sums<Rows>(sum);
@@ -242,7 +240,7 @@ PLUMB_UNROLL
 template <int Rows> static __device__ __forceinline__ int lane_of_row(int r)
 {
 	int lane = 0;
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int level = 0; level < 5; level++)
 		if (Rows >> (level + 1))
 			lane |= (r & Rows >> (level + 1) ? 1 : 0) << level;
@@ -256,7 +254,7 @@ static __device__ __forceinline__ void norm_part(const struct lane_part<Steps> &
 	float acc[PER_LANE];
 	part_products<Steps>(part, x, x, acc);
 	const float length = sqrtf(plumb_warp_tree<PER_LANE>(acc) + 1e-6f);
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int i = 0; i < PER_LANE * Steps; i++)
 		x[i] = x[i] / length;
 }
@@ -264,8 +262,7 @@ PLUMB_UNROLL
 /* Dk <= 128*Steps. Rows state rows a warp, all in registers. Format: of the state. While the state is on its way each of
  * the block's warps prepares one thing for all: the normed key, the normed query, the decay, beta. */
 template <int Format, int Steps, int Rows>
-static __global__ void __launch_bounds__(32 * RECURRENCE_WARPS)
-	gdn_recurrence_kernel(struct plumb_gdn_recurrence_launch a)
+static __global__ void __launch_bounds__(32 * RECURRENCE_WARPS) gdn_recurrence_kernel(struct plumb_gdn_recurrence_launch a)
 {
 	PLUMB_SHARED_2D(float4, normed, 2, 32 * Steps); /* key, query: a lane's part */
 	PLUMB_SHARED(float, gate, 2);                   /* decay, beta */
@@ -292,24 +289,22 @@ static __global__ void __launch_bounds__(32 * RECURRENCE_WARPS)
 	/* a load under a condition is waited for before the next one goes out: whole rows are asked for without */
 	const bool whole = state_vector && rows == Rows && a.key_dim == PLUMB_HEAD_LANES * Steps;
 	if (whole)
-PLUMB_UNROLL
-		for (int r = 0; r < Rows; r++)
-			load_state<Format, Steps>(state + r * row_bytes, whole_part<Steps>(), true, s[r]);
-	else
-PLUMB_UNROLL
-		for (int r = 0; r < Rows; r++) /* a row that is not there is zeros and is not stored */
-			load_state<Format, Steps>(
-				state + r * row_bytes, r < rows ? part : part_of<Steps>(0), state_vector, s[r]);
+		PLUMB_UNROLL
+	for (int r = 0; r < Rows; r++)
+		load_state<Format, Steps>(state + r * row_bytes, whole_part<Steps>(), true, s[r]);
+	else PLUMB_UNROLL
+	for (int r = 0; r < Rows; r++) /* a row that is not there is zeros and is not stored */
+		load_state<Format, Steps>(state + r * row_bytes, r < rows ? part : part_of<Steps>(0), state_vector, s[r]);
 	const struct head head = head_of(a, h);
 	const int mine = static_cast<int>(lane) % Rows;
 	const float v = mine < rows ? head.v[i0 + mine] : 0.0f;
 	if (warp < 2) {
 		load_part<Steps>(warp ? head.q : head.k, part, vector, q);
 		norm_part<Steps>(part, q);
-PLUMB_UNROLL
+		PLUMB_UNROLL
 		for (int i = 0; i < PER_LANE * Steps; i++)
 			q[i] = warp ? q[i] / a.root : q[i];
-PLUMB_UNROLL
+		PLUMB_UNROLL
 		for (int i = 0; i < Steps; i++)
 			normed[warp][i * 32 + lane] = make_float4(q[4 * i], q[4 * i + 1], q[4 * i + 2], q[4 * i + 3]);
 	} else if (warp == 2) {
@@ -325,25 +320,25 @@ PLUMB_UNROLL
 	if (rows == 0)
 		return; /* a whole warp; there is no barrier below */
 	const float decay = gate[0], beta = gate[1];
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int i = 0; i < Steps; i++) {
 		const float4 key = normed[0][i * 32 + lane], query = normed[1][i * 32 + lane];
 		k[4 * i] = key.x, k[4 * i + 1] = key.y, k[4 * i + 2] = key.z, k[4 * i + 3] = key.w;
 		q[4 * i] = query.x, q[4 * i + 1] = query.y, q[4 * i + 2] = query.z, q[4 * i + 3] = query.w;
 	}
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int r = 0; r < Rows; r++) {
-PLUMB_UNROLL
+		PLUMB_UNROLL
 		for (int i = 0; i < PER_LANE * Steps; i++)
 			s[r][i] = s[r][i] * decay;
 		part_products<Steps>(part, s[r], k, acc[r]);
 	}
 	const float held = warp_trees<Rows>(acc);
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int r = 0; r < Rows; r++) {
 		const float sum = __shfl_sync(PLUMB_FULL_WARP, held, lane_of_row<Rows>(r));
 		const float delta = (__shfl_sync(PLUMB_FULL_WARP, v, r) - sum) * beta;
-PLUMB_UNROLL
+		PLUMB_UNROLL
 		for (int i = 0; i < PER_LANE * Steps; i++)
 			s[r][i] = fmaf(k[i], delta, s[r][i]);
 		if (r < rows)
@@ -376,29 +371,27 @@ static __global__ void __launch_bounds__(32 * RECURRENCE_WARPS)
 	const float beta = plumb_rne(a.bf16, plumb_sigmoidf(a.b[h]));
 	const float q_length = sqrtf(plumb_warp_dot<PER_LANE>(head.q, head.q, a.key_dim) + 1e-6f);
 	const float k_length = sqrtf(plumb_warp_dot<PER_LANE>(head.k, head.k, a.key_dim) + 1e-6f);
-	unsigned char *const s =
-		static_cast<unsigned char *>(a.state) + row * a.key_dim * (Format == PLUMB_F32 ? 4 : 2);
+	unsigned char *const s = static_cast<unsigned char *>(a.state) + row * a.key_dim * (Format == PLUMB_F32 ? 4 : 2);
 	float acc[PER_LANE] = {};
 
 	for (int64_t i = lane * PER_LANE; i < a.key_dim; i += PLUMB_HEAD_LANES)
-PLUMB_UNROLL
-		for (int j = 0; j < PER_LANE; j++)
-			if (i + j < a.key_dim)
-				acc[j] = fmaf(state_get<Format>(s, i + j) * decay,
-					head.k[i + j] / k_length, acc[j]);
+		PLUMB_UNROLL
+	for (int j = 0; j < PER_LANE; j++)
+		if (i + j < a.key_dim)
+			acc[j] = fmaf(state_get<Format>(s, i + j) * decay, head.k[i + j] / k_length, acc[j]);
 	const float delta = (head.v[row - h * a.value_dim] - plumb_warp_tree<PER_LANE>(acc)) * beta;
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int j = 0; j < PER_LANE; j++)
 		acc[j] = 0.0f;
 	for (int64_t i = lane * PER_LANE; i < a.key_dim; i += PLUMB_HEAD_LANES)
-PLUMB_UNROLL
-		for (int j = 0; j < PER_LANE; j++)
-			if (i + j < a.key_dim) {
-				const float decayed = state_get<Format>(s, i + j) * decay;
-				const float updated = fmaf(head.k[i + j] / k_length, delta, decayed);
-				state_put<Format>(s, i + j, updated);
-				acc[j] = fmaf(updated, head.q[i + j] / q_length / a.root, acc[j]);
-			}
+		PLUMB_UNROLL
+	for (int j = 0; j < PER_LANE; j++)
+		if (i + j < a.key_dim) {
+			const float decayed = state_get<Format>(s, i + j) * decay;
+			const float updated = fmaf(head.k[i + j] / k_length, delta, decayed);
+			state_put<Format>(s, i + j, updated);
+			acc[j] = fmaf(updated, head.q[i + j] / q_length / a.root, acc[j]);
+		}
 	const float sum = plumb_warp_tree<PER_LANE>(acc);
 	if (lane == 0)
 		a.o[row] = plumb_rne(a.bf16, sum);
@@ -417,11 +410,11 @@ template <int Format> static int recurrence_launch(const struct plumb_gdn_recurr
 	const int64_t blocks = (launch->value_heads * launch->value_dim + RECURRENCE_WARPS - 1) / RECURRENCE_WARPS;
 
 	if (launch->key_dim <= PLUMB_HEAD_LANES)
-		return PLUMB_LAUNCH_DEPENDENT(
-			(gdn_recurrence_kernel<Format, 1, RECURRENCE_ROWS>), recurrence_blocks(launch, RECURRENCE_ROWS), threads, 0, stream, *launch);
+		return PLUMB_LAUNCH_DEPENDENT((gdn_recurrence_kernel<Format, 1, RECURRENCE_ROWS>),
+			recurrence_blocks(launch, RECURRENCE_ROWS), threads, 0, stream, *launch);
 	if (launch->key_dim <= 2 * PLUMB_HEAD_LANES)
-		return PLUMB_LAUNCH_DEPENDENT(
-			(gdn_recurrence_kernel<Format, 2, RECURRENCE_ROWS>), recurrence_blocks(launch, RECURRENCE_ROWS), threads, 0, stream, *launch);
+		return PLUMB_LAUNCH_DEPENDENT((gdn_recurrence_kernel<Format, 2, RECURRENCE_ROWS>),
+			recurrence_blocks(launch, RECURRENCE_ROWS), threads, 0, stream, *launch);
 	return PLUMB_LAUNCH_DEPENDENT(
 		(gdn_recurrence_long_kernel<Format>), static_cast<unsigned>(blocks), threads, 0, stream, *launch);
 }
@@ -464,7 +457,7 @@ static __global__ void __launch_bounds__(32) gdn_norm_gate_kernel(struct plumb_g
 	part_products<1>(part, o, o, acc);
 	const float sum = plumb_warp_tree<PER_LANE>(acc);
 	const float r = plumb_rsqrtf(sum / static_cast<float>(a.head_dim) + a.eps);
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int j = 0; j < PER_LANE; j++)
 		gate[j] = norm_gate(a, o[j], r, norm[j], z[j]);
 	store_part(a.out + h * a.head_dim, part, vector, gate);

@@ -23,16 +23,16 @@ struct plumb_gdn_conv_launch {
 PLUMB_DECLARE_LAUNCHER(gdn_conv, const struct plumb_gdn_conv_launch *launch, void *stream);
 
 struct plumb_gdn_recurrence_launch {
-	const float *y;       /* (C) q | k | v */
-	const float *b, *a;   /* (Hv) */
-	const void *a_log;    /* (Hv) of a_log_format */
-	const void *dt_bias;  /* (Hv) of dt_bias_format */
+	const float *y;      /* (C) q | k | v */
+	const float *b, *a;  /* (Hv) */
+	const void *a_log;   /* (Hv) of a_log_format */
+	const void *dt_bias; /* (Hv) of dt_bias_format */
 	int a_log_format, dt_bias_format;
-	void *state;          /* (Hv, Dv, Dk) of state_format: f32, f16 or bf16 */
+	void *state; /* (Hv, Dv, Dk) of state_format: f32, f16 or bf16 */
 	int state_format;
-	float *o;             /* (Hv, Dv) */
+	float *o;                                           /* (Hv, Dv) */
 	int64_t key_heads, value_heads, key_dim, value_dim; /* Hk, Hv, Dk, Dv */
-	float root;           /* sqrt(Dk) */
+	float root;                                         /* sqrt(Dk) */
 	int bf16;
 };
 
@@ -40,14 +40,14 @@ struct plumb_gdn_recurrence_launch {
 PLUMB_DECLARE_LAUNCHER(gdn_recurrence, const struct plumb_gdn_recurrence_launch *launch, void *stream);
 
 struct plumb_gdn_norm_gate_launch {
-	const float *o;            /* (Hv, Dv) */
-	const float *z;            /* (Hv, Dv) */
-	const void *norm;          /* (Dv) of format */
+	const float *o;   /* (Hv, Dv) */
+	const float *z;   /* (Hv, Dv) */
+	const void *norm; /* (Dv) of format */
 	int format;
-	float *out;                /* (Hv, Dv) */
-	int64_t heads, head_dim;   /* Hv, Dv */
+	float *out;              /* (Hv, Dv) */
+	int64_t heads, head_dim; /* Hv, Dv */
 	float eps;
-	int silu;                  /* output gate z*sigmoid(z) instead of sigmoid(z) */
+	int silu; /* output gate z*sigmoid(z) instead of sigmoid(z) */
 	int bf16;
 };
 

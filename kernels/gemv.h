@@ -38,11 +38,10 @@ static __device__ __forceinline__ int plumb_first_column(int k0)
 
 /* Columns k0 <= k < k1 of x into registers. */
 template <int Steps>
-static __device__ __forceinline__ void plumb_registers_take(
-	const float *x, int k0, int k1, struct plumb_vector<Steps> &v)
+static __device__ __forceinline__ void plumb_registers_take(const float *x, int k0, int k1, struct plumb_vector<Steps> &v)
 {
 	const int first = plumb_first_column(k0);
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int s = 0; s < Steps; s++) {
 		float4 lo = make_float4(-0.0f, -0.0f, -0.0f, -0.0f), hi = lo;
 		if (first + s * PLUMB_ROW_LANES < k1) {
@@ -56,8 +55,8 @@ PLUMB_UNROLL
 /* Columns k0 <= k < k1 of x. staged: cols floats of shared memory, which a short piece does not use. All threads of the
  * block call it, and nobody else has used staged. */
 template <int Steps>
-static __device__ __forceinline__ void plumb_vector_take(const float *x, int cols, int k0, int k1,
-	PLUMB_SHARED_PTR(float) staged, struct plumb_vector<Steps> &v)
+static __device__ __forceinline__ void plumb_vector_take(
+	const float *x, int cols, int k0, int k1, PLUMB_SHARED_PTR(float) staged, struct plumb_vector<Steps> &v)
 {
 	(void)cols;
 	(void)staged;
@@ -66,8 +65,8 @@ static __device__ __forceinline__ void plumb_vector_take(const float *x, int col
 
 /* Of each 8 columns the first four go to one half of the memory and the others to the other, so that the lanes of a warp
  * read without bank conflicts. */
-static __device__ __forceinline__ void plumb_vector_take(const float *x, int cols, int k0, int k1,
-	PLUMB_SHARED_PTR(float) staged, struct plumb_vector<PLUMB_GEMV_LONG> &v)
+static __device__ __forceinline__ void plumb_vector_take(
+	const float *x, int cols, int k0, int k1, PLUMB_SHARED_PTR(float) staged, struct plumb_vector<PLUMB_GEMV_LONG> &v)
 {
 	for (int i = static_cast<int>(threadIdx.x); i < cols / 4; i += static_cast<int>(blockDim.x))
 		*PLUMB_AS(float4, staged + ((i & 1) * (cols / 8) + i / 2) * 4) = *PLUMB_AS(const float4, x + 4 * i);
@@ -82,7 +81,7 @@ template <bool Full, int Steps>
 static __device__ __forceinline__ void plumb_vector_step(
 	const struct plumb_vector<Steps> &v, int s, float (&x)[PLUMB_COLUMNS])
 {
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int j = 0; j < PLUMB_COLUMNS; j++)
 		x[j] = v.x[s][j];
 }
@@ -113,12 +112,13 @@ template <int Format, int Steps, bool Full>
 static __device__ __forceinline__ void plumb_row_fetch(
 	const struct plumb_row &row, unsigned first, int left, struct plumb_lane_row<Format, Steps> &r)
 {
-	const unsigned char *const data = row.data + static_cast<size_t>(first / PLUMB_COLUMNS) * plumb_columns_bytes(Format);
+	const unsigned char *const data =
+		row.data + static_cast<size_t>(first / PLUMB_COLUMNS) * plumb_columns_bytes(Format);
 	const unsigned block = first / PLUMB_FP8_BLOCK_SIZE;
 	const uint8_t *const group = static_cast<const uint8_t *>(row.scale) + first / PLUMB_NVFP4_GROUP;
 
 	r.factor = row.factor;
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int s = 0; s < Steps; s++) {
 		const unsigned char *const p = data + s * (PLUMB_ROW_LANES / PLUMB_COLUMNS) * plumb_columns_bytes(Format);
 		const bool live = Full || s * PLUMB_ROW_LANES < left;
@@ -144,15 +144,18 @@ PLUMB_UNROLL
 	/* the two formats apart: a choice at every load would be a branch at every load */
 	if (row.scale_format == PLUMB_F32) {
 		const float *const scale = static_cast<const float *>(row.scale) + block;
-PLUMB_UNROLL
+		PLUMB_UNROLL
 		for (int s = 0; s < Steps; s++)
-			r.block[s] = Full || s * PLUMB_ROW_LANES < left ? scale[s * (PLUMB_ROW_LANES / PLUMB_FP8_BLOCK_SIZE)] : 0.0f;
+			r.block[s] = Full || s * PLUMB_ROW_LANES < left
+			                     ? scale[s * (PLUMB_ROW_LANES / PLUMB_FP8_BLOCK_SIZE)]
+			                     : 0.0f;
 	} else {
 		const uint16_t *const scale = static_cast<const uint16_t *>(row.scale) + block;
-PLUMB_UNROLL
+		PLUMB_UNROLL
 		for (int s = 0; s < Steps; s++)
-			r.block[s] = plumb_bf16_to_f32(
-				Full || s * PLUMB_ROW_LANES < left ? scale[s * (PLUMB_ROW_LANES / PLUMB_FP8_BLOCK_SIZE)] : static_cast<uint16_t>(0));
+			r.block[s] = plumb_bf16_to_f32(Full || s * PLUMB_ROW_LANES < left
+							       ? scale[s * (PLUMB_ROW_LANES / PLUMB_FP8_BLOCK_SIZE)]
+							       : static_cast<uint16_t>(0));
 	}
 }
 
@@ -162,7 +165,7 @@ static __device__ __forceinline__ void plumb_row_decode(
 	const struct plumb_lane_row<Format, Steps> &r, int s, float (&w)[PLUMB_COLUMNS])
 {
 	if (Format == PLUMB_BF16) {
-PLUMB_UNROLL
+		PLUMB_UNROLL
 		for (int j = 0; j < 4; j++) {
 			w[2 * j] = __uint_as_float(r.code[s][j % r.WORDS] << 16);
 			w[2 * j + 1] = __uint_as_float(r.code[s][j % r.WORDS] & 0xffff0000u);
@@ -179,48 +182,48 @@ PLUMB_UNROLL
 		if (Format == PLUMB_FP8_BLOCK)
 			scale = r.block[s];
 	}
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int j = 0; j < PLUMB_COLUMNS; j++)
 		w[j] = w[j] * scale;
 }
 
 /* Ask for columns k0 <= k < k1, at most 256*Steps of them, of each row. Full: k1 - k0 is 256*Steps. */
 template <int Format, int Steps, int Rows, bool Full>
-static __device__ __forceinline__ void plumb_rows_fetch(const struct plumb_row (&row)[Rows], int k0, int k1,
-	struct plumb_lane_row<Format, Steps> (&stored)[Rows])
+static __device__ __forceinline__ void plumb_rows_fetch(
+	const struct plumb_row (&row)[Rows], int k0, int k1, struct plumb_lane_row<Format, Steps> (&stored)[Rows])
 {
 	const int first = plumb_first_column(k0);
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int r = 0; r < Rows; r++)
 		plumb_row_fetch<Format, Steps, Full>(row[r], static_cast<unsigned>(first), k1 - first, stored[r]);
 }
 
 /* Their sums with the vector; all lanes of the warp get them. */
 template <int Format, int Steps, int Rows, bool Full>
-static __device__ __forceinline__ void plumb_rows_sums(const struct plumb_lane_row<Format, Steps> (&stored)[Rows],
-	const struct plumb_vector<Steps> &v, float (&sum)[Rows])
+static __device__ __forceinline__ void plumb_rows_sums(
+	const struct plumb_lane_row<Format, Steps> (&stored)[Rows], const struct plumb_vector<Steps> &v, float (&sum)[Rows])
 {
 	float acc[Rows][PLUMB_COLUMNS] = {};
 
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int s = 0; s < Steps; s++) {
 		float x[PLUMB_COLUMNS];
 		plumb_vector_step<Full>(v, s, x);
-PLUMB_UNROLL
+		PLUMB_UNROLL
 		for (int r = 0; r < Rows; r++) {
 			float w[PLUMB_COLUMNS];
 			plumb_row_decode<Format, Steps>(stored[r], s, w);
-PLUMB_UNROLL
+			PLUMB_UNROLL
 			for (int j = 0; j < PLUMB_COLUMNS; j++)
 				acc[r][j] = fmaf(w[j], x[j], acc[r][j]);
 		}
 	}
 	/* the shuffles of all rows next to each other, so that they overlap */
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int r = 0; r < Rows; r++)
 		sum[r] = ((acc[r][0] + acc[r][1]) + (acc[r][2] + acc[r][3])) +
-			 ((acc[r][4] + acc[r][5]) + (acc[r][6] + acc[r][7]));
-PLUMB_UNROLL
+		         ((acc[r][4] + acc[r][5]) + (acc[r][6] + acc[r][7]));
+	PLUMB_UNROLL
 	for (int r = 0; r < Rows; r++)
 		sum[r] = plumb_warp_sum(sum[r]);
 }

@@ -12,10 +12,10 @@
  * shapes (2560 in one, 6144 in four, 10240 in sixteen or 640). A piece takes the least that is enough. */
 enum { PLUMB_GEMV_LONG = 10 };
 #define PLUMB_GEMV_STEPS(X, format) X(format, 1) X(format, 3) X(format, 6) X(format, PLUMB_GEMV_LONG)
-#define PLUMB_GEMV_SHAPES(X)                                                                                           \
-	PLUMB_GEMV_STEPS(X, PLUMB_BF16)                                                                                \
-	PLUMB_GEMV_STEPS(X, PLUMB_FP8_ROW)                                                                             \
-	PLUMB_GEMV_STEPS(X, PLUMB_FP8_BLOCK)                                                                           \
+#define PLUMB_GEMV_SHAPES(X)                                                                                               \
+	PLUMB_GEMV_STEPS(X, PLUMB_BF16)                                                                                    \
+	PLUMB_GEMV_STEPS(X, PLUMB_FP8_ROW)                                                                                 \
+	PLUMB_GEMV_STEPS(X, PLUMB_FP8_BLOCK)                                                                               \
 	PLUMB_GEMV_STEPS(X, PLUMB_NVFP4)
 #define PLUMB_GEMV_FORMATS(X) X(PLUMB_BF16) X(PLUMB_FP8_ROW) X(PLUMB_FP8_BLOCK) X(PLUMB_NVFP4)
 

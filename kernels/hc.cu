@@ -9,12 +9,12 @@
 enum {
 	NORM_THREADS = PLUMB_ROW_LANES, /* thread i holds accumulator i of strided(256) */
 	NORM_WARPS = NORM_THREADS / 32,
-	DOWN_WARPS = PLUMB_SPLIT_MAX,   /* one row of the most pieces, or several rows */
-	DOWN_WIDE_ROWS = 2,     /* of a warp: 162 blocks at the released size */
+	DOWN_WARPS = PLUMB_SPLIT_MAX, /* one row of the most pieces, or several rows */
+	DOWN_WIDE_ROWS = 2,           /* of a warp: 162 blocks at the released size */
 	DOWN_WIDE_STREAMS = 16,
-	UP_WARPS = 4,                   /* columns of a block: 640 blocks at the released size */
-	UP_GROUP = 4,                   /* streams whose rows a warp has in flight together */
-	UP_BLOCKS = 5,                  /* on one SM, at least: 640 blocks on 132 SMs at once */
+	UP_WARPS = 4,  /* columns of a block: 640 blocks at the released size */
+	UP_GROUP = 4,  /* streams whose rows a warp has in flight together */
+	UP_BLOCKS = 5, /* on one SM, at least: 640 blocks on 132 SMs at once */
 	INJECT_THREADS = 256,
 };
 
@@ -81,7 +81,7 @@ template <int Format, int Steps>
 static __global__ void __launch_bounds__(32 * DOWN_WARPS, 1)
 	hc_norm_down_kernel(struct plumb_hc_norm norm, struct plumb_hc_down a)
 {
-	PLUMB_SHARED(float, partial, DOWN_WARPS * DOWN_WIDE_ROWS);
+	PLUMB_SHARED(float, partial, DOWN_WARPS *DOWN_WIDE_ROWS);
 	PLUMB_SHARED_2D(float, squares, DOWN_WIDE_STREAMS, NORM_WARPS);
 	PLUMB_SHARED(float, scale, DOWN_WIDE_STREAMS);
 	const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, shift = __ffs(a.pieces) - 1;
@@ -93,15 +93,16 @@ static __global__ void __launch_bounds__(32 * DOWN_WARPS, 1)
 	const int first = block_row + (warp >> shift) * DOWN_WIDE_ROWS;
 	struct plumb_row row[DOWN_WIDE_ROWS];
 	struct plumb_lane_row<Format, Steps> stored[DOWN_WIDE_ROWS];
-	struct plumb_vector<Steps> v = {};
+	struct plumb_vector<Steps> v = {
+	};
 	float sum[DOWN_WIDE_ROWS];
 
 	plumb_grid_launch_dependents();
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int r = 0; r < DOWN_WIDE_ROWS; r++) { /* past the end the last row again, for nobody */
 		const int n = min(first + r, rows - 1);
 		row[r] = n < low_rank ? plumb_row_of<Format>(a.down, n, cols)
-				      : plumb_row_of<Format>(a.inject, n - low_rank, cols);
+		                      : plumb_row_of<Format>(a.inject, n - low_rank, cols);
 	}
 	plumb_rows_fetch<Format, Steps, DOWN_WIDE_ROWS, false>(row, k0, k1, stored);
 	plumb_grid_dependency_wait();
@@ -122,16 +123,16 @@ PLUMB_UNROLL
 		scale[thread] = plumb_rsqrtf(mean + norm.eps);
 	}
 	__syncthreads();
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int s = 0; s < Steps; s++) {
 		const int k = first_column + s * PLUMB_ROW_LANES;
 		if (k >= k1)
 			continue; /* stays -0 */
 		const float r = scale[k / hidden];
-PLUMB_UNROLL
+		PLUMB_UNROLL
 		for (int j = 0; j < PLUMB_COLUMNS; j++)
-			v.x[s][j] = plumb_rne(a.bf16,
-				(v.x[s][j] * r) * (1.0f + plumb_stored_value(norm.format, norm.norm, k + j)));
+			v.x[s][j] = plumb_rne(
+				a.bf16, (v.x[s][j] * r) * (1.0f + plumb_stored_value(norm.format, norm.norm, k + j)));
 	}
 	for (int k = static_cast<int>(blockIdx.x * blockDim.x) + thread; k < cols;
 		k += static_cast<int>(gridDim.x * blockDim.x))
@@ -140,9 +141,9 @@ PLUMB_UNROLL
 
 	plumb_rows_sums<Format, Steps, DOWN_WIDE_ROWS, false>(stored, v, sum);
 	if (thread % 32 == 0)
-PLUMB_UNROLL
-		for (int r = 0; r < DOWN_WIDE_ROWS; r++)
-			partial[warp * DOWN_WIDE_ROWS + r] = sum[r];
+		PLUMB_UNROLL
+	for (int r = 0; r < DOWN_WIDE_ROWS; r++)
+		partial[warp * DOWN_WIDE_ROWS + r] = sum[r];
 	__syncthreads();
 	const int n = block_row + thread;
 	if (thread >= groups * DOWN_WIDE_ROWS || n >= rows)
@@ -161,40 +162,40 @@ PLUMB_UNROLL
 /* Add columns k0 <= k < k1 of UP_GROUP rows to their accumulators, each strided(256) as in kernels/row.h: the loads of
  * all rows are on their way before the first product, and x is read once for all. */
 template <int Format>
-static __device__ __forceinline__ void group_products(const struct plumb_row (&row)[UP_GROUP], const float *x,
-	int64_t k0, int64_t k1, float (&acc)[UP_GROUP][PLUMB_ROW_PER_LANE])
+static __device__ __forceinline__ void group_products(const struct plumb_row (&row)[UP_GROUP], const float *x, int64_t k0,
+	int64_t k1, float (&acc)[UP_GROUP][PLUMB_ROW_PER_LANE])
 {
 	int64_t k = k0 + (threadIdx.x % 32) * PLUMB_ROW_PER_LANE;
 	bool aligned = true;
 
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int i = 0; i < UP_GROUP; i++)
 		aligned = aligned && plumb_row_aligned<Format>(row[i]);
-PLUMB_NO_UNROLL /* R is 320: two steps, and four rows in flight are enough */
-	for (; aligned && k + PLUMB_ROW_PER_LANE <= k1; k += PLUMB_ROW_LANES) {
+	PLUMB_NO_UNROLL /* R is 320: two steps, and four rows in flight are enough */
+		for (; aligned && k + PLUMB_ROW_PER_LANE <= k1; k += PLUMB_ROW_LANES)
+	{
 		float w[UP_GROUP][PLUMB_ROW_PER_LANE];
-PLUMB_UNROLL
+		PLUMB_UNROLL
 		for (int i = 0; i < UP_GROUP; i++)
 			plumb_row_load8<Format>(row[i], k, w[i]);
-PLUMB_UNROLL
+		PLUMB_UNROLL
 		for (int j = 0; j < PLUMB_ROW_PER_LANE; j++)
-PLUMB_UNROLL
-			for (int i = 0; i < UP_GROUP; i++)
-				acc[i][j] = fmaf(w[i][j], x[k + j], acc[i][j]);
+			PLUMB_UNROLL
+		for (int i = 0; i < UP_GROUP; i++)
+			acc[i][j] = fmaf(w[i][j], x[k + j], acc[i][j]);
 	}
-PLUMB_NO_UNROLL
+	PLUMB_NO_UNROLL
 	for (; k < k1; k += PLUMB_ROW_LANES) { /* what is left, or all: the same columns in the same order */
 		float scale[UP_GROUP];
-PLUMB_UNROLL
+		PLUMB_UNROLL
 		for (int i = 0; i < UP_GROUP; i++)
 			scale[i] = plumb_row_scale<Format>(row[i], k);
-PLUMB_UNROLL
+		PLUMB_UNROLL
 		for (int j = 0; j < PLUMB_ROW_PER_LANE; j++)
-PLUMB_UNROLL
-			for (int i = 0; i < UP_GROUP; i++)
-				if (k + j < k1)
-					acc[i][j] = fmaf(plumb_row_value<Format>(row[i], k + j, scale[i]), x[k + j],
-						acc[i][j]);
+			PLUMB_UNROLL
+		for (int i = 0; i < UP_GROUP; i++)
+			if (k + j < k1)
+				acc[i][j] = fmaf(plumb_row_value<Format>(row[i], k + j, scale[i]), x[k + j], acc[i][j]);
 	}
 }
 
@@ -219,7 +220,7 @@ static __global__ void __launch_bounds__(32 * UP_WARPS, UP_BLOCKS) hc_up_mix_ker
 		struct plumb_row row[UP_GROUP];
 		float sum = 0.0f;
 
-PLUMB_UNROLL
+		PLUMB_UNROLL
 		for (int i = 0; i < UP_GROUP; i++) { /* behind the last stream: the last again, unused */
 			const int s = min(s0 + i, a.streams - 1);
 			row[i] = plumb_row_of<Format>(a.up, s * a.hidden + c, a.low_rank);
@@ -230,7 +231,7 @@ PLUMB_UNROLL
 			float part = 0.0f;
 
 			group_products<Format>(row, a.low, k0, end < a.low_rank ? end : a.low_rank, acc);
-PLUMB_UNROLL
+			PLUMB_UNROLL
 			for (int i = 0; i < UP_GROUP; i++) {
 				const float row_sum = plumb_warp_tree<PLUMB_ROW_PER_LANE>(acc[i]);
 				part = lane == i ? row_sum : part;
@@ -239,7 +240,7 @@ PLUMB_UNROLL
 		}
 		const float g = plumb_rne(a.bf16, plumb_sigmoidf(plumb_rne(a.bf16, sum)));
 		const float p = plumb_rne(a.bf16, g * n);
-PLUMB_UNROLL
+		PLUMB_UNROLL
 		for (int i = 0; i < UP_GROUP; i++) {
 			const float of_stream = __shfl_sync(PLUMB_FULL_WARP, p, i);
 			if (s0 + i < a.streams)
@@ -262,29 +263,29 @@ static __global__ void __launch_bounds__(32 * UP_WARPS, UP_BLOCKS) hc_up_mix_wid
 	const bool mine = lane < streams; /* lane s finishes stream s */
 	struct plumb_row row[UP_GROUP];
 	struct plumb_lane_row<Format, STEPS> stored[UP_GROUP];
-	struct plumb_vector<STEPS> v = {};
+	struct plumb_vector<STEPS> v = {
+	};
 	float sum[UP_GROUP], total = 0.0f, part = 0.0f;
 
 	plumb_grid_launch_dependents();
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int i = 0; i < UP_GROUP; i++) /* behind the last stream or column: the last again, unused */
 		row[i] = plumb_row_of<Format>(a.up, min(i, streams - 1) * hidden + min(c, hidden - 1), cols);
 	plumb_rows_fetch<Format, STEPS, UP_GROUP, false>(row, 0, cols, stored);
 	plumb_grid_dependency_wait();
 	if (blockIdx.x == 0 && a.inject_logits && static_cast<int>(threadIdx.x) < streams)
-		a.injection[threadIdx.x] =
-			2.0f * plumb_rne(a.bf16, plumb_sigmoidf(a.inject_logits[threadIdx.x]));
+		a.injection[threadIdx.x] = 2.0f * plumb_rne(a.bf16, plumb_sigmoidf(a.inject_logits[threadIdx.x]));
 	if (c >= hidden) /* the whole warp; no barrier follows */
 		return;
 	const float n = mine ? a.normed[lane * hidden + c] : 0.0f;
 	plumb_registers_take<STEPS>(a.low, 0, cols, v);
 	plumb_rows_sums<Format, STEPS, UP_GROUP, false>(stored, v, sum);
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int i = 0; i < UP_GROUP; i++)
 		part = lane == i ? sum[i] : part;
 	const float g = plumb_rne(a.bf16, plumb_sigmoidf(plumb_rne(a.bf16, part)));
 	const float p = plumb_rne(a.bf16, g * n);
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int i = 0; i < UP_GROUP; i++) {
 		const float of_stream = __shfl_sync(PLUMB_FULL_WARP, p, i);
 		if (i < streams)
@@ -295,15 +296,14 @@ PLUMB_UNROLL
 }
 
 /* One element a thread, in place or not. */
-static __global__ void __launch_bounds__(INJECT_THREADS) hc_inject_kernel(const float *residual, const float *branch,
-	const float *injection, int64_t hidden, int bf16, float *residual_out)
+static __global__ void __launch_bounds__(INJECT_THREADS) hc_inject_kernel(
+	const float *residual, const float *branch, const float *injection, int64_t hidden, int bf16, float *residual_out)
 {
 	const int64_t c = blockIdx.x * static_cast<int64_t>(INJECT_THREADS) + threadIdx.x;
 	const int64_t i = blockIdx.y * hidden + c;
 
 	if (c < hidden)
-		residual_out[i] =
-			plumb_rne(bf16, residual[i] + plumb_rne(bf16, branch[c] * injection[blockIdx.y]));
+		residual_out[i] = plumb_rne(bf16, residual[i] + plumb_rne(bf16, branch[c] * injection[blockIdx.y]));
 }
 
 static unsigned blocks_of(int64_t count, int64_t each)
@@ -329,8 +329,8 @@ static bool norm_down_is_wide(const struct plumb_hc_norm *norm, const struct plu
 	const int steps = plumb_gemv_steps(down->cols, down->pieces);
 	return (steps == 1 || steps == 3) && norm->streams <= DOWN_WIDE_STREAMS && norm->hidden % 8 == 0 &&
 	       plumb_gemv_rows_wide(&down->down, down->cols) && plumb_gemv_vector_wide(norm->residual) &&
-	       (!down->inject.data || (down->inject.format == down->down.format &&
-					      plumb_gemv_rows_wide(&down->inject, down->cols)));
+	       (!down->inject.data ||
+		       (down->inject.format == down->down.format && plumb_gemv_rows_wide(&down->inject, down->cols)));
 }
 
 extern "C" int PLUMB_LAUNCHER(hc_norm_down)(
@@ -342,12 +342,12 @@ extern "C" int PLUMB_LAUNCHER(hc_norm_down)(
 	int status;
 
 	switch (steps ? down->down.format * 16 + steps : -1) {
-#define PLUMB_CASE(format)                                                                                             \
-	case format * 16 + 1:                                                                                          \
-		return PLUMB_LAUNCH_DEPENDENT(                                                                         \
-			(hc_norm_down_kernel<format, 1>), blocks, 32 * DOWN_WARPS, 0, stream, *norm, *down);           \
-	case format * 16 + 3:                                                                                          \
-		return PLUMB_LAUNCH_DEPENDENT(                                                                         \
+#define PLUMB_CASE(format)                                                                                                 \
+	case format * 16 + 1:                                                                                              \
+		return PLUMB_LAUNCH_DEPENDENT(                                                                             \
+			(hc_norm_down_kernel<format, 1>), blocks, 32 * DOWN_WARPS, 0, stream, *norm, *down);               \
+	case format * 16 + 3:                                                                                              \
+		return PLUMB_LAUNCH_DEPENDENT(                                                                             \
 			(hc_norm_down_kernel<format, 3>), blocks, 32 * DOWN_WARPS, 0, stream, *norm, *down);
 		PLUMB_GEMV_FORMATS(PLUMB_CASE)
 #undef PLUMB_CASE
@@ -361,12 +361,12 @@ extern "C" int PLUMB_LAUNCHER(hc_up_mix)(const struct plumb_hc_up *up, void *str
 {
 	const unsigned blocks = blocks_of(up->hidden, UP_WARPS);
 	const bool wide = up->pieces == 1 && up->low_rank <= 2 * PLUMB_ROW_LANES && up->streams <= UP_GROUP &&
-			  up->hidden <= PLUMB_GEMV_HIDDEN && plumb_gemv_rows_wide(&up->up, up->low_rank) &&
-			  plumb_gemv_vector_wide(up->low);
+	                  up->hidden <= PLUMB_GEMV_HIDDEN && plumb_gemv_rows_wide(&up->up, up->low_rank) &&
+	                  plumb_gemv_vector_wide(up->low);
 
 	switch (wide ? up->up.format : -1) {
-#define PLUMB_CASE(format)                                                                                             \
-	case format:                                                                                                   \
+#define PLUMB_CASE(format)                                                                                                 \
+	case format:                                                                                                       \
 		return PLUMB_LAUNCH_DEPENDENT(hc_up_mix_wide_kernel<format>, blocks, 32 * UP_WARPS, 0, stream, *up);
 		PLUMB_GEMV_FORMATS(PLUMB_CASE)
 #undef PLUMB_CASE
@@ -374,8 +374,8 @@ extern "C" int PLUMB_LAUNCHER(hc_up_mix)(const struct plumb_hc_up *up, void *str
 		break;
 	}
 	switch (up->up.format) {
-#define PLUMB_CASE(format)                                                                                             \
-	case format:                                                                                                   \
+#define PLUMB_CASE(format)                                                                                                 \
+	case format:                                                                                                       \
 		return PLUMB_LAUNCH(hc_up_mix_kernel<format>, blocks, 32 * UP_WARPS, 0, stream, *up);
 		PLUMB_FORMATS(PLUMB_CASE)
 #undef PLUMB_CASE
@@ -384,10 +384,10 @@ extern "C" int PLUMB_LAUNCHER(hc_up_mix)(const struct plumb_hc_up *up, void *str
 	}
 }
 
-extern "C" int PLUMB_LAUNCHER(hc_inject)(const float *residual, const float *branch, const float *injection,
-	int streams, int64_t hidden, int bf16, float *residual_out, void *stream)
+extern "C" int PLUMB_LAUNCHER(hc_inject)(const float *residual, const float *branch, const float *injection, int streams,
+	int64_t hidden, int bf16, float *residual_out, void *stream)
 {
 	const dim3 grid(blocks_of(hidden, INJECT_THREADS), static_cast<unsigned>(streams));
-	return PLUMB_LAUNCH(hc_inject_kernel, grid, INJECT_THREADS, 0, stream, residual, branch, injection, hidden,
-		bf16, residual_out);
+	return PLUMB_LAUNCH(
+		hc_inject_kernel, grid, INJECT_THREADS, 0, stream, residual, branch, injection, hidden, bf16, residual_out);
 }

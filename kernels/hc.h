@@ -16,25 +16,24 @@ struct plumb_hc_norm {
 	int streams;           /* S */
 	int64_t hidden;        /* D */
 	float eps;
-	int bf16;              /* policy bf16: round at the contract's rne */
-	float *normed;         /* (S, D) */
+	int bf16;      /* policy bf16: round at the contract's rne */
+	float *normed; /* (S, D) */
 };
 
 struct plumb_hc_down {
-	const float *normed;  /* (S*D) */
+	const float *normed;        /* (S*D) */
 	struct plumb_matrix down;   /* (R, S*D) */
 	struct plumb_matrix inject; /* (S, S*D) or none */
-	int streams;          /* S */
-	int64_t low_rank;     /* R */
-	int64_t cols;         /* S*D */
-	int pieces;           /* plumb_split_count(R + S, S*D) */
+	int streams;                /* S */
+	int64_t low_rank;           /* R */
+	int64_t cols;               /* S*D */
+	int pieces;                 /* plumb_split_count(R + S, S*D) */
 	int bf16;
 	float *low;           /* (R) */
 	float *inject_logits; /* (S), unless there is no inject */
 };
 /* down->normed is norm->normed. One launch where kernels/gemv.h takes down, else two. */
-PLUMB_DECLARE_LAUNCHER(
-	hc_norm_down, const struct plumb_hc_norm *norm, const struct plumb_hc_down *down, void *stream);
+PLUMB_DECLARE_LAUNCHER(hc_norm_down, const struct plumb_hc_norm *norm, const struct plumb_hc_down *down, void *stream);
 
 struct plumb_hc_up {
 	const float *normed;        /* (S, D) */
@@ -46,8 +45,8 @@ struct plumb_hc_up {
 	int64_t low_rank;           /* R */
 	int pieces;                 /* plumb_split_count(S*D, R) */
 	int bf16;
-	float *mixed;               /* (D) */
-	float *injection;           /* (S), unless inject_logits is NULL */
+	float *mixed;     /* (D) */
+	float *injection; /* (S), unless inject_logits is NULL */
 };
 PLUMB_DECLARE_LAUNCHER(hc_up_mix, const struct plumb_hc_up *up, void *stream);
 

@@ -19,9 +19,9 @@
 #define PLUMB_LAUNCHER_LINKAGE extern
 #endif
 
-#define PLUMB_DECLARE_LAUNCHER(name, ...)                                                                              \
-	PLUMB_LAUNCHER_LINKAGE int plumb_race_##name(__VA_ARGS__);                                                     \
-	PLUMB_LAUNCHER_LINKAGE int plumb_simt_##name(__VA_ARGS__);                                                     \
+#define PLUMB_DECLARE_LAUNCHER(name, ...)                                                                                  \
+	PLUMB_LAUNCHER_LINKAGE int plumb_race_##name(__VA_ARGS__);                                                         \
+	PLUMB_LAUNCHER_LINKAGE int plumb_simt_##name(__VA_ARGS__);                                                         \
 	PLUMB_LAUNCHER_LINKAGE int plumb_cuda_##name(__VA_ARGS__)
 
 #endif

@@ -57,14 +57,15 @@ template <int Format, int Steps, bool Full>
 static __device__ __forceinline__ void wide_sums(const struct plumb_linear &a, int64_t first, int rows, int k0, int k1,
 	PLUMB_SHARED_PTR(float) staged, PLUMB_SHARED_PTR(float) out)
 {
-	struct plumb_vector<Steps> v = {};
+	struct plumb_vector<Steps> v = {
+	};
 
-PLUMB_NO_UNROLL
+	PLUMB_NO_UNROLL
 	for (int r0 = 0; r0 < rows; r0 += WIDE_FLIGHT) {
 		struct plumb_row row[WIDE_FLIGHT];
 		struct plumb_lane_row<Format, Steps> stored[WIDE_FLIGHT];
 		float sum[WIDE_FLIGHT];
-PLUMB_UNROLL
+		PLUMB_UNROLL
 		for (int r = 0; r < WIDE_FLIGHT; r++) { /* past the end the last row again, for nobody */
 			int64_t n = first + r0 + r < a.rows ? first + r0 + r : a.rows - 1;
 			const int p = part_of(a, &n);
@@ -77,19 +78,21 @@ PLUMB_UNROLL
 		}
 		plumb_rows_sums<Format, Steps, WIDE_FLIGHT, Full>(stored, v, sum);
 		if (threadIdx.x % 32 == 0)
-PLUMB_UNROLL
-			for (int r = 0; r < WIDE_FLIGHT; r++)
-				out[r0 + r] = sum[r];
+			PLUMB_UNROLL
+		for (int r = 0; r < WIDE_FLIGHT; r++)
+			out[r0 + r] = sum[r];
 	}
 }
 
 /* Warps: the most a block has. rows: of a warp, a multiple of WIDE_FLIGHT. */
 template <int Format, int Steps, int Warps>
-static __global__ void __launch_bounds__(
-	32 * Warps, Warps > WIDE_WARPS ? 1 : Format == PLUMB_NVFP4 ? 3 : PLUMB_GEMV_BLOCKS - (Format == PLUMB_FP8_BLOCK))
+static __global__ void __launch_bounds__(32 * Warps, Warps > WIDE_WARPS ? 1
+						     : Format == PLUMB_NVFP4
+							     ? 3
+							     : PLUMB_GEMV_BLOCKS - (Format == PLUMB_FP8_BLOCK))
 	linear_wide_kernel(struct plumb_linear a, int rows)
 {
-	PLUMB_SHARED(float, partial, Warps * WIDE_ROWS); /* (warps, rows) */
+	PLUMB_SHARED(float, partial, Warps *WIDE_ROWS); /* (warps, rows) */
 	PLUMB_DYNAMIC_SHARED(float, staged);
 	const int warp = static_cast<int>(threadIdx.x / 32), shift = __ffs(a.pieces) - 1; /* a power of two */
 	const int piece = warp & (a.pieces - 1), groups = static_cast<int>(blockDim.x / 32) >> shift;
@@ -122,13 +125,11 @@ static bool is_wide(const struct plumb_linear *a)
 {
 	bool wide = plumb_gemv_vector_wide(a->x);
 	for (int p = 0; p < a->parts; p++)
-		wide = wide && a->part[p].w.format == a->part[0].w.format &&
-		       plumb_gemv_rows_wide(&a->part[p].w, a->cols);
+		wide = wide && a->part[p].w.format == a->part[0].w.format && plumb_gemv_rows_wide(&a->part[p].w, a->cols);
 	return wide;
 }
 
-template <int Format, int Steps>
-static int launch_wide(const struct plumb_linear *a, void *stream)
+template <int Format, int Steps> static int launch_wide(const struct plumb_linear *a, void *stream)
 {
 	const int warps = a->pieces > WIDE_WARPS ? a->pieces : WIDE_WARPS, groups = warps / a->pieces;
 	const size_t shared = plumb_gemv_shared(a->cols, Steps);
@@ -153,13 +154,13 @@ extern "C" int PLUMB_LAUNCHER(linear)(const struct plumb_linear *linear, void *s
 	const int64_t rows = WARPS / linear->pieces;
 
 	switch (steps ? linear->part[0].w.format * 16 + steps : -1) {
-#define PLUMB_CASE(format, steps)                                                                                      \
-	case format * 16 + steps:                                                                                      \
+#define PLUMB_CASE(format, steps)                                                                                          \
+	case format * 16 + steps:                                                                                          \
 		return launch_wide<format, steps>(linear, stream);
 		PLUMB_GEMV_SHAPES(PLUMB_CASE)
 #undef PLUMB_CASE
 	default:
-		return PLUMB_LAUNCH(linear_kernel, static_cast<unsigned>((linear->rows + rows - 1) / rows), 32 * WARPS,
-			0, stream, *linear);
+		return PLUMB_LAUNCH(linear_kernel, static_cast<unsigned>((linear->rows + rows - 1) / rows), 32 * WARPS, 0,
+			stream, *linear);
 	}
 }

@@ -13,15 +13,15 @@ enum { PLUMB_LINEAR_PARTS = 4 };
 struct plumb_linear_part {
 	struct plumb_matrix w; /* (rows, cols) */
 	int64_t rows;
-	float *y;              /* (rows) */
+	float *y; /* (rows) */
 };
 
 struct plumb_linear {
 	const float *x; /* (cols) */
 	int64_t cols;
-	int64_t rows;   /* of all parts together */
-	int pieces;     /* plumb_split_count(rows, cols) */
-	int bf16;       /* policy bf16: round what is stored */
+	int64_t rows; /* of all parts together */
+	int pieces;   /* plumb_split_count(rows, cols) */
+	int bf16;     /* policy bf16: round what is stored */
 	int parts;
 	struct plumb_linear_part part[PLUMB_LINEAR_PARTS];
 };

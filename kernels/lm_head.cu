@@ -25,8 +25,8 @@ static __device__ __forceinline__ key_cell logit_key(float logit, int64_t index)
 }
 
 /* The last block to arrive reads the winner and leaves the cell and the counter zero. */
-static __global__ void __launch_bounds__(ARGMAX_THREADS) argmax_kernel(
-	const float *logits, int64_t vocab, struct plumb_argmax_cell *cell, int32_t *token)
+static __global__ void __launch_bounds__(ARGMAX_THREADS)
+	argmax_kernel(const float *logits, int64_t vocab, struct plumb_argmax_cell *cell, int32_t *token)
 {
 	PLUMB_SHARED(key_cell, of_warp, ARGMAX_WARPS);
 	const int64_t first = blockIdx.x * static_cast<int64_t>(ARGMAX_THREADS * ARGMAX_EACH) + threadIdx.x;
@@ -36,15 +36,15 @@ static __global__ void __launch_bounds__(ARGMAX_THREADS) argmax_kernel(
 
 	plumb_grid_dependency_wait();
 	plumb_grid_launch_dependents();
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int j = 0; j < ARGMAX_EACH; j++) {
 		const int64_t i = first + j * ARGMAX_THREADS;
 		logit[j] = i < vocab ? logits[i] : __uint_as_float(0x7fc00000u);
 	}
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int j = 0; j < ARGMAX_EACH; j++)
 		best = max(best, logit_key(logit[j], first + j * ARGMAX_THREADS));
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int offset = 1; offset < 32; offset *= 2)
 		best = max(best, __shfl_xor_sync(PLUMB_FULL_WARP, best, offset));
 	if (threadIdx.x % 32 == 0)

@@ -18,7 +18,7 @@ struct plumb_argmax_cell {
 };
 
 /* *token = the index of the winner of one row of logits (V), or -1. */
-PLUMB_DECLARE_LAUNCHER(argmax, const float *logits, int64_t vocab, struct plumb_argmax_cell *cell, int32_t *token,
-	void *stream);
+PLUMB_DECLARE_LAUNCHER(
+	argmax, const float *logits, int64_t vocab, struct plumb_argmax_cell *cell, int32_t *token, void *stream);
 
 #endif

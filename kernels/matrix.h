@@ -9,10 +9,10 @@
 #include "core/weight.h"
 
 struct plumb_matrix {
-	const void *data;  /* (rows, cols) of format; NULL: no such matrix */
+	const void *data; /* (rows, cols) of format; NULL: no such matrix */
 	const void *scale;
 	float global;
-	int format;        /* enum plumb_format */
+	int format; /* enum plumb_format */
 	int scale_format;
 };
 
@@ -23,7 +23,7 @@ struct plumb_matrix_bank {
 	const float *global;      /* (count): each has its own */
 	int format;
 	int scale_format;
-	int wide;                 /* every matrix can be loaded 8 columns at a time (plumb_matrix_wide) */
+	int wide; /* every matrix can be loaded 8 columns at a time (plumb_matrix_wide) */
 };
 
 /* Whether the rows of a matrix can be loaded 8 columns at a time: cols a multiple of 8, and 8 columns of the format (16

@@ -18,9 +18,9 @@
 enum {
 	ROUTER_WARPS = PLUMB_SPLIT_MAX, /* one row of the most pieces, or several; ranks 512 experts in one go */
 	ROUTER_THREADS = 32 * ROUTER_WARPS,
-	GATE_UP_WARPS = 8, /* more when one row has more pieces: small blocks, so that registers allow several an SM */
-	DOWN_WARPS = 12,   /* at most: 10 experts and the shared one take 11 */
-	DOWN_ROWS = 2,     /* outputs of a block: 1280 blocks at full size; 4 need registers for one block an SM */
+	GATE_UP_WARPS = 8,      /* more when one row has more pieces: small blocks, so that registers allow several an SM */
+	DOWN_WARPS = 12,        /* at most: 10 experts and the shared one take 11 */
+	DOWN_ROWS = 2,          /* outputs of a block: 1280 blocks at full size; 4 need registers for one block an SM */
 	GATE_UP_WIDE_WARPS = 4, /* small blocks: as one ends, the next begins */
 	GATE_UP_UNITS = 4,      /* of a warp: 440 blocks at full size */
 	DOWN_WIDE_WARPS = 16,   /* at most: a slot a warp, and the shared expert */
@@ -37,28 +37,27 @@ static __device__ __forceinline__ void rows_products(const struct plumb_row (&ro
 
 	for (; wide && k + PER_LANE <= k1; k += PLUMB_ROW_LANES) {
 		float w[Rows][PER_LANE];
-PLUMB_UNROLL
+		PLUMB_UNROLL
 		for (int r = 0; r < Rows; r++)
 			plumb_row_load8<Format>(row[r], k, w[r]);
 		const float4 lo = *PLUMB_AS(const float4, x + k), hi = *PLUMB_AS(const float4, x + k + 4);
 		const float v[PER_LANE] = {lo.x, lo.y, lo.z, lo.w, hi.x, hi.y, hi.z, hi.w};
-PLUMB_UNROLL
+		PLUMB_UNROLL
 		for (int r = 0; r < Rows; r++)
-PLUMB_UNROLL
-			for (int j = 0; j < PER_LANE; j++)
-				acc[r][j] = fmaf(w[r][j], v[j], acc[r][j]);
+			PLUMB_UNROLL
+		for (int j = 0; j < PER_LANE; j++)
+			acc[r][j] = fmaf(w[r][j], v[j], acc[r][j]);
 	}
-PLUMB_NO_UNROLL
+	PLUMB_NO_UNROLL
 	for (; k < k1; k += PLUMB_ROW_LANES) /* what is left, or all: the same columns in the same order */
-PLUMB_UNROLL
-		for (int r = 0; r < Rows; r++) {
-			const float scale = plumb_row_scale<Format>(row[r], k);
-PLUMB_UNROLL
-			for (int j = 0; j < PER_LANE; j++)
-				if (k + j < k1)
-					acc[r][j] = fmaf(
-						plumb_row_value<Format>(row[r], k + j, scale), x[k + j], acc[r][j]);
-		}
+		PLUMB_UNROLL
+	for (int r = 0; r < Rows; r++) {
+		const float scale = plumb_row_scale<Format>(row[r], k);
+		PLUMB_UNROLL
+		for (int j = 0; j < PER_LANE; j++)
+			if (k + j < k1)
+				acc[r][j] = fmaf(plumb_row_value<Format>(row[r], k + j, scale), x[k + j], acc[r][j]);
+	}
 }
 
 template <int Format, int Rows>
@@ -68,7 +67,7 @@ static __device__ __forceinline__ void rows_piece_of(const struct plumb_matrix (
 	struct plumb_row row[Rows];
 	bool wide = reinterpret_cast<uintptr_t>(x) % 16 == 0;
 
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int r = 0; r < Rows; r++) {
 		row[r] = plumb_row_of<Format>(m[r], n[r], cols);
 		wide = wide && plumb_row_aligned<Format>(row[r]);
@@ -87,16 +86,16 @@ static __device__ __forceinline__ void rows_piece(const struct plumb_matrix (&m)
 	float acc[Rows][PER_LANE] = {};
 
 	switch (m[0].format) {
-#define PLUMB_CASE(format)                                                                                             \
-	case format:                                                                                                   \
-		rows_piece_of<format, Rows>(m, n, cols, x, k0, k1, acc);                                               \
+#define PLUMB_CASE(format)                                                                                                 \
+	case format:                                                                                                       \
+		rows_piece_of<format, Rows>(m, n, cols, x, k0, k1, acc);                                                   \
 		break;
 		PLUMB_FORMATS(PLUMB_CASE)
 #undef PLUMB_CASE
 	default: /* refused by the host */
 		break;
 	}
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int r = 0; r < Rows; r++)
 		sum[r] = plumb_warp_tree<PER_LANE>(acc[r]);
 }
@@ -115,8 +114,7 @@ static __device__ __forceinline__ float block_max(float v, PLUMB_SHARED_PTR(floa
 }
 
 /* strided(256) sum of exp(logit - max): thread j of the first 256 is accumulator j. */
-static __device__ __forceinline__ float block_exp_sum(
-	const float *logits, int n, float max, PLUMB_SHARED_PTR(float) part)
+static __device__ __forceinline__ float block_exp_sum(const float *logits, int n, float max, PLUMB_SHARED_PTR(float) part)
 {
 	if (threadIdx.x < PLUMB_ROW_LANES) {
 		float sum = 0.0f;
@@ -232,7 +230,7 @@ static __device__ __forceinline__ void choose_few(const struct plumb_moe_router_
 	const unsigned long long mine = live ? rank_of(prob, e) : 0;
 	const unsigned high = static_cast<unsigned>(mine >> 32);
 	int place = 0;
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int i = 0; i < 32; i++) { /* of equal ones the lower lane has the lower index */
 		const unsigned other = __shfl_sync(PLUMB_FULL_WARP, high, i);
 		place += other > high || (other == high && i < lane);
@@ -270,7 +268,8 @@ static __device__ __forceinline__ float router_piece(const struct plumb_moe_rout
 	const int k0 = piece * length, k1 = min(k0 + length, cols);
 	const struct plumb_row row[1] = {plumb_row_of<Format>(m, n, cols)};
 	struct plumb_lane_row<Format, STEPS> stored[1];
-	struct plumb_vector<STEPS> v = {};
+	struct plumb_vector<STEPS> v = {
+	};
 	float sum[1];
 
 	plumb_rows_fetch<Format, STEPS, 1, false>(row, k0, k1, stored);
@@ -345,9 +344,9 @@ extern "C" int PLUMB_LAUNCHER(moe_router)(const struct plumb_moe_router_launch *
 	const size_t shared = launch->rank ? 0 : sizeof(uint64_t) * static_cast<size_t>(ranks);
 	const int steps = plumb_gemv_steps(launch->cols, launch->pieces);
 	const bool wide = launch->gate.format == PLUMB_BF16 && launch->shared_gate.format == PLUMB_BF16 &&
-			  plumb_gemv_rows_wide(&launch->gate, launch->cols) &&
-			  plumb_gemv_rows_wide(&launch->shared_gate, launch->cols) && plumb_gemv_vector_wide(launch->x) &&
-			  (steps == 1 || steps == 3);
+	                  plumb_gemv_rows_wide(&launch->gate, launch->cols) &&
+	                  plumb_gemv_rows_wide(&launch->shared_gate, launch->cols) && plumb_gemv_vector_wide(launch->x) &&
+	                  (steps == 1 || steps == 3);
 	return PLUMB_LAUNCH_DEPENDENT(wide ? moe_router_kernel<true> : moe_router_kernel<false>,
 		static_cast<unsigned>(blocks), ROUTER_THREADS, shared, stream, *launch);
 }
@@ -362,8 +361,8 @@ static __device__ __forceinline__ bool in_range(int32_t expert, int32_t experts)
 /* Alike: gate and up have one format, in the routed experts and in the shared one. Then a warp has both rows in flight
  * together; else, which is rare, it takes one after the other. */
 template <bool Alike>
-static __device__ __forceinline__ void gate_and_up(const struct plumb_matrix (&m)[2], int64_t n,
-	const struct plumb_moe_gate_up_launch &a, int piece, float (&sum)[2])
+static __device__ __forceinline__ void gate_and_up(
+	const struct plumb_matrix (&m)[2], int64_t n, const struct plumb_moe_gate_up_launch &a, int piece, float (&sum)[2])
 {
 	if (Alike) {
 		const int64_t row[2] = {n, n};
@@ -448,13 +447,14 @@ static __global__ void __launch_bounds__(32 * GATE_UP_WIDE_WARPS, Format == Shar
 	const int units = shared ? static_cast<int>(a.shared_inner) : a.chosen * inner;
 	const int block = static_cast<int>(blockIdx.x) - (shared ? routed_blocks : 0);
 	const int first = (block * GATE_UP_WIDE_WARPS + warp) * GATE_UP_UNITS;
-	struct plumb_vector<Steps> v = {};
+	struct plumb_vector<Steps> v = {
+	};
 	float gate = 0.0f, up = 0.0f;
 
 	plumb_grid_launch_dependents();
 	plumb_grid_dependency_wait(); /* which experts, is what the launch before says */
 	plumb_vector_take(a.x, cols, 0, cols, staged, v);
-PLUMB_NO_UNROLL
+	PLUMB_NO_UNROLL
 	for (int u = 0; u < GATE_UP_UNITS; u++) {
 		const int unit = first + u;
 		float sum[2] = {plumb_nanf(), plumb_nanf()};
@@ -488,8 +488,8 @@ template <int Format, int Steps> static int gate_up_wide(const struct plumb_moe_
 	if (a->shared_gate.format == Format)
 		return PLUMB_LAUNCH_DEPENDENT((moe_gate_up_wide_kernel<Format, Format, Steps>), blocks,
 			32 * GATE_UP_WIDE_WARPS, shared, stream, *a, routed);
-	return PLUMB_LAUNCH_DEPENDENT((moe_gate_up_wide_kernel<Format, PLUMB_BF16, Steps>), blocks,
-		32 * GATE_UP_WIDE_WARPS, shared, stream, *a, routed);
+	return PLUMB_LAUNCH_DEPENDENT((moe_gate_up_wide_kernel<Format, PLUMB_BF16, Steps>), blocks, 32 * GATE_UP_WIDE_WARPS,
+		shared, stream, *a, routed);
 }
 
 static bool gate_up_is_wide(const struct plumb_moe_gate_up_launch *a)
@@ -507,17 +507,17 @@ extern "C" int PLUMB_LAUNCHER(moe_gate_up)(const struct plumb_moe_gate_up_launch
 	const int64_t units = launch->chosen * launch->inner + launch->shared_inner;
 	const int64_t units_per_block = warps / launch->pieces;
 	const int64_t blocks = (units + units_per_block - 1) / units_per_block;
-	const bool alike = launch->gate.format == launch->up.format &&
-			   launch->shared_gate.format == launch->shared_up.format;
+	const bool alike =
+		launch->gate.format == launch->up.format && launch->shared_gate.format == launch->shared_up.format;
 	const int steps = gate_up_is_wide(launch) ? plumb_gemv_steps(launch->cols, 1) : 0;
 
 	switch (steps ? launch->gate.format * 16 + steps : -1) {
-#define PLUMB_CASE(format)                                                                                             \
-	case format * 16 + 1:                                                                                          \
-		return gate_up_wide<format, 1>(launch, stream);                                                        \
-	case format * 16 + 3:                                                                                          \
-		return gate_up_wide<format, 3>(launch, stream);                                                        \
-	case format * 16 + PLUMB_GEMV_LONG:                                                                            \
+#define PLUMB_CASE(format)                                                                                                 \
+	case format * 16 + 1:                                                                                              \
+		return gate_up_wide<format, 1>(launch, stream);                                                            \
+	case format * 16 + 3:                                                                                              \
+		return gate_up_wide<format, 3>(launch, stream);                                                            \
+	case format * 16 + PLUMB_GEMV_LONG:                                                                                \
 		return gate_up_wide<format, PLUMB_GEMV_LONG>(launch, stream);
 		PLUMB_GEMV_FORMATS(PLUMB_CASE)
 #undef PLUMB_CASE
@@ -540,14 +540,14 @@ static __device__ __forceinline__ void down_part(
 	int64_t row[DOWN_ROWS];
 
 	if (!shared && !in_range(e, a.experts)) {
-PLUMB_UNROLL
+		PLUMB_UNROLL
 		for (int r = 0; r < DOWN_ROWS; r++)
 			sum[r] = plumb_nanf();
 		return;
 	}
 	const struct plumb_matrix down = shared ? a.shared_down : plumb_bank_matrix(a.down, e);
 	const int64_t cols = shared ? a.shared_inner : a.inner;
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int r = 0; r < DOWN_ROWS; r++) { /* past the end the last row again, for nobody */
 		m[r] = down;
 		row[r] = first + r < a.rows ? first + r : a.rows - 1;
@@ -559,7 +559,7 @@ PLUMB_UNROLL
 
 static __global__ void __launch_bounds__(32 * DOWN_WARPS) moe_down_kernel(struct plumb_moe_down_launch a)
 {
-	PLUMB_SHARED(float, partial, DOWN_WARPS * DOWN_ROWS);
+	PLUMB_SHARED(float, partial, DOWN_WARPS *DOWN_ROWS);
 	const int warps = static_cast<int>(blockDim.x) / 32, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 	const int64_t first = static_cast<int64_t>(blockIdx.x) * DOWN_ROWS;
 	const int64_t routed_parts = static_cast<int64_t>(a.chosen) * a.pieces, parts = routed_parts + a.shared_pieces;
@@ -570,9 +570,9 @@ static __global__ void __launch_bounds__(32 * DOWN_WARPS) moe_down_kernel(struct
 			float part[DOWN_ROWS];
 			down_part(a, base + warp, first, part);
 			if (lane == 0)
-PLUMB_UNROLL
-				for (int r = 0; r < DOWN_ROWS; r++)
-					partial[warp * DOWN_ROWS + r] = part[r];
+				PLUMB_UNROLL
+			for (int r = 0; r < DOWN_ROWS; r++)
+				partial[warp * DOWN_ROWS + r] = part[r];
 		}
 		__syncthreads();
 		for (int w = 0; threadIdx.x < DOWN_ROWS && w < warps && base + w < parts; w++) {
@@ -605,9 +605,10 @@ static __device__ __forceinline__ void down_sums(const struct plumb_matrix &m, i
 {
 	struct plumb_row row[DOWN_WIDE_ROWS];
 	struct plumb_lane_row<Format, Steps> stored[DOWN_WIDE_ROWS];
-	struct plumb_vector<Steps> v = {};
+	struct plumb_vector<Steps> v = {
+	};
 
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int r = 0; r < DOWN_WIDE_ROWS; r++) /* past the end the last row again, for nobody */
 		row[r] = plumb_row_of<Format>(m, first + r < rows ? first + r : rows - 1, cols);
 	plumb_rows_fetch<Format, Steps, DOWN_WIDE_ROWS, false>(row, 0, cols, stored);
@@ -619,7 +620,7 @@ PLUMB_UNROLL
 template <int Format, int SharedFormat, int Steps>
 static __global__ void __launch_bounds__(32 * DOWN_WIDE_WARPS) moe_down_wide_kernel(struct plumb_moe_down_launch a)
 {
-	PLUMB_SHARED(float, partial, DOWN_WIDE_WARPS * DOWN_WIDE_ROWS);
+	PLUMB_SHARED(float, partial, DOWN_WIDE_WARPS *DOWN_WIDE_ROWS);
 	const int slot = static_cast<int>(threadIdx.x / 32), thread = static_cast<int>(threadIdx.x);
 	const int64_t first = static_cast<int64_t>(blockIdx.x) * DOWN_WIDE_ROWS, n = first + thread;
 	float sum[DOWN_WIDE_ROWS];
@@ -627,11 +628,11 @@ static __global__ void __launch_bounds__(32 * DOWN_WIDE_WARPS) moe_down_wide_ker
 	plumb_grid_launch_dependents();
 	plumb_grid_dependency_wait(); /* which experts, is what a launch before says */
 	if (slot == a.chosen) {
-		down_sums<SharedFormat, Steps>(a.shared_down, first, a.rows, a.shared_hidden,
-			static_cast<int>(a.shared_inner), partial, sum);
+		down_sums<SharedFormat, Steps>(
+			a.shared_down, first, a.rows, a.shared_hidden, static_cast<int>(a.shared_inner), partial, sum);
 	} else {
 		const int32_t e = a.expert[slot];
-PLUMB_UNROLL
+		PLUMB_UNROLL
 		for (int r = 0; r < DOWN_WIDE_ROWS; r++)
 			sum[r] = plumb_nanf();
 		if (in_range(e, a.experts))
@@ -639,9 +640,9 @@ PLUMB_UNROLL
 				static_cast<int>(a.inner), partial, sum);
 	}
 	if (thread % 32 == 0)
-PLUMB_UNROLL
-		for (int r = 0; r < DOWN_WIDE_ROWS; r++)
-			partial[slot * DOWN_WIDE_ROWS + r] = sum[r];
+		PLUMB_UNROLL
+	for (int r = 0; r < DOWN_WIDE_ROWS; r++)
+		partial[slot * DOWN_WIDE_ROWS + r] = sum[r];
 	__syncthreads();
 	if (thread >= DOWN_WIDE_ROWS || n >= a.rows)
 		return;
@@ -690,10 +691,10 @@ extern "C" int PLUMB_LAUNCHER(moe_down)(const struct plumb_moe_down_launch *laun
 	const int steps = down_steps(launch);
 
 	switch (steps ? launch->down.format * 16 + steps : -1) {
-#define PLUMB_CASE(format)                                                                                             \
-	case format * 16 + 1:                                                                                          \
-		return down_wide<format, 1>(launch, stream);                                                           \
-	case format * 16 + 3:                                                                                          \
+#define PLUMB_CASE(format)                                                                                                 \
+	case format * 16 + 1:                                                                                              \
+		return down_wide<format, 1>(launch, stream);                                                               \
+	case format * 16 + 3:                                                                                              \
 		return down_wide<format, 3>(launch, stream);
 		PLUMB_GEMV_FORMATS(PLUMB_CASE)
 #undef PLUMB_CASE

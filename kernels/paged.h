@@ -14,12 +14,10 @@
 enum { PLUMB_KEYS = 4, PLUMB_KEY_COLUMNS = 8 };
 
 /* Address of column `column` of row r. */
-static __device__ __forceinline__ unsigned char *plumb_paged_row(
-	const struct plumb_cache &cache, int32_t r, int64_t column)
+static __device__ __forceinline__ unsigned char *plumb_paged_row(const struct plumb_cache &cache, int32_t r, int64_t column)
 {
 	const int32_t logical = r / cache.page_rows;
-	const int64_t row =
-		static_cast<int64_t>(cache.page[logical]) * cache.page_rows + (r - logical * cache.page_rows);
+	const int64_t row = static_cast<int64_t>(cache.page[logical]) * cache.page_rows + (r - logical * cache.page_rows);
 	return static_cast<unsigned char *>(cache.data) +
 	       (row * cache.width + column) * plumb_columns_bytes(cache.format) / PLUMB_COLUMNS;
 }
@@ -67,29 +65,27 @@ static __device__ __forceinline__ float plumb_paged_value(const struct plumb_cac
 /* Whether heads of n columns can be read 8 columns at a time in every row. */
 static __device__ __forceinline__ bool plumb_paged_aligned(const struct plumb_cache &cache, int64_t n)
 {
-	return plumb_rows_aligned(cache.format, cache.data, cache.width) &&
-	       plumb_rows_aligned(cache.format, cache.data, n);
+	return plumb_rows_aligned(cache.format, cache.data, cache.width) && plumb_rows_aligned(cache.format, cache.data, n);
 }
 
 /* Stored values k .. k + count - 1 of a row, count <= 8; the rest of w is 0 and takes part in nothing. */
-static __device__ __forceinline__ void plumb_load_columns(const struct plumb_cache &cache, const void *row, int64_t k,
-	int count, bool aligned, float (&w)[PLUMB_KEY_COLUMNS])
+static __device__ __forceinline__ void plumb_load_columns(
+	const struct plumb_cache &cache, const void *row, int64_t k, int count, bool aligned, float (&w)[PLUMB_KEY_COLUMNS])
 {
 	if (aligned && count == PLUMB_KEY_COLUMNS) {
 		if (cache.format != PLUMB_CACHE_FP8) {
 			plumb_load8(cache.format, row, k, w);
 			return;
 		}
-		const uint2 codes =
-			plumb_load_stream(PLUMB_AS(const uint2, static_cast<const unsigned char *>(row) + k));
+		const uint2 codes = plumb_load_stream(PLUMB_AS(const uint2, static_cast<const unsigned char *>(row) + k));
 		plumb_e4m3_values(codes.x, w);
 		plumb_e4m3_values(codes.y, w + 4);
-PLUMB_UNROLL
+		PLUMB_UNROLL
 		for (int j = 0; j < PLUMB_KEY_COLUMNS; j++)
 			w[j] = w[j] * cache.scale;
 		return;
 	}
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int j = 0; j < PLUMB_KEY_COLUMNS; j++)
 		w[j] = j < count ? plumb_paged_value(cache, row, k + j) : 0.0f;
 }
@@ -108,8 +104,7 @@ template <int Format> static __device__ __forceinline__ struct plumb_raw plumb_r
 		raw.lo = plumb_load_stream(PLUMB_AS(const uint4, p));
 		raw.hi = plumb_load_stream(PLUMB_AS(const uint4, p + 4));
 	} else if (Format == PLUMB_CACHE_FP8) {
-		const uint2 codes =
-			plumb_load_stream(PLUMB_AS(const uint2, static_cast<const unsigned char *>(row) + k));
+		const uint2 codes = plumb_load_stream(PLUMB_AS(const uint2, static_cast<const unsigned char *>(row) + k));
 		raw.lo.x = codes.x, raw.lo.y = codes.y;
 	} else {
 		raw.lo = plumb_load_stream(PLUMB_AS(const uint4, static_cast<const uint16_t *>(row) + k));
@@ -126,7 +121,7 @@ static __device__ __forceinline__ void plumb_raw_values(
 		plumb_e4m3_values(word[0], w);
 		plumb_e4m3_values(word[1], w + 4);
 	}
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int j = 0; j < PLUMB_KEY_COLUMNS; j++) {
 		if (Format == PLUMB_F32)
 			w[j] = __uint_as_float(word[j]);
@@ -149,7 +144,7 @@ static __device__ __forceinline__ void plumb_load_vector(
 		v[4] = hi.x, v[5] = hi.y, v[6] = hi.z, v[7] = hi.w;
 		return;
 	}
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int j = 0; j < PLUMB_KEY_COLUMNS; j++)
 		v[j] = j < count ? x[k + j] : 0.0f;
 }
@@ -179,7 +174,7 @@ static __device__ __forceinline__ void plumb_keys_load(const struct plumb_cache 
 	const void *const (&key)[PLUMB_KEYS], int64_t n, bool aligned, float (&w)[PLUMB_KEYS][PLUMB_KEY_COLUMNS])
 {
 	const int k = plumb_key_column<Lanes>(), count = plumb_columns_left(n, k);
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int r = 0; r < PLUMB_KEYS; r++)
 		plumb_load_columns(cache, key[r], k, count, aligned, w[r]);
 }
@@ -187,7 +182,7 @@ PLUMB_UNROLL
 static __device__ __forceinline__ void plumb_key_products(const float (&w)[PLUMB_KEY_COLUMNS],
 	const float (&x)[PLUMB_KEY_COLUMNS], int count, float (&acc)[PLUMB_KEY_COLUMNS])
 {
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int j = 0; j < PLUMB_KEY_COLUMNS; j++)
 		if (j < count)
 			acc[j] = fmaf(w[j], x[j], acc[j]);
@@ -198,37 +193,37 @@ PLUMB_UNROLL
  * each sum is that of the declared tree. Returns the sum of key plumb_key_of_lane(). */
 template <int Lanes>
 static __device__ __forceinline__ float plumb_key_dots(const struct plumb_cache &cache,
-	const void *const (&key)[PLUMB_KEYS], int64_t n, bool aligned,
-	const float (&first)[PLUMB_KEYS][PLUMB_KEY_COLUMNS], const float *x, bool x_aligned)
+	const void *const (&key)[PLUMB_KEYS], int64_t n, bool aligned, const float (&first)[PLUMB_KEYS][PLUMB_KEY_COLUMNS],
+	const float *x, bool x_aligned)
 {
 	const int column = plumb_key_column<Lanes>();
 	float acc[PLUMB_KEYS][PLUMB_KEY_COLUMNS] = {};
 	float v[PLUMB_KEY_COLUMNS], sum[PLUMB_KEYS];
 
 	plumb_load_vector(x, column, plumb_columns_left(n, column), x_aligned, v);
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int r = 0; r < PLUMB_KEYS; r++)
 		plumb_key_products(first[r], v, plumb_columns_left(n, column), acc[r]);
 	for (int64_t k = column + Lanes * PLUMB_KEY_COLUMNS; k < n; k += Lanes * PLUMB_KEY_COLUMNS) {
 		const int count = plumb_columns_left(n, k);
 		plumb_load_vector(x, k, count, x_aligned, v);
-PLUMB_UNROLL
+		PLUMB_UNROLL
 		for (int r = 0; r < PLUMB_KEYS; r++) {
 			float w[PLUMB_KEY_COLUMNS];
 			plumb_load_columns(cache, key[r], k, count, aligned, w);
 			plumb_key_products(w, v, count, acc[r]);
 		}
 	}
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int r = 0; r < PLUMB_KEYS; r++)
 		sum[r] = ((acc[r][0] + acc[r][1]) + (acc[r][2] + acc[r][3])) +
-			 ((acc[r][4] + acc[r][5]) + (acc[r][6] + acc[r][7]));
+		         ((acc[r][4] + acc[r][5]) + (acc[r][6] + acc[r][7]));
 
 	const bool upper = threadIdx.x & 1, second = threadIdx.x & 2;
 	const float a = (upper ? sum[2] : sum[0]) + __shfl_xor_sync(PLUMB_FULL_WARP, upper ? sum[0] : sum[2], 1);
 	const float b = (upper ? sum[3] : sum[1]) + __shfl_xor_sync(PLUMB_FULL_WARP, upper ? sum[1] : sum[3], 1);
 	float dot = (second ? b : a) + __shfl_xor_sync(PLUMB_FULL_WARP, second ? a : b, 2);
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int offset = 4; offset < Lanes; offset *= 2)
 		dot = dot + __shfl_xor_sync(PLUMB_FULL_WARP, dot, offset);
 	return dot;

@@ -7,9 +7,9 @@
 #include "kernels/value.h"
 
 enum {
-	EMBED_WARPS = 16,   /* the heads of the release: one each */
+	EMBED_WARPS = 16, /* the heads of the release: one each */
 	GATE_THREADS = PLUMB_ROW_LANES,
-	CONV_THREADS = 64,  /* 160 blocks at 10240 channels */
+	CONV_THREADS = 64, /* 160 blocks at 10240 channels */
 };
 
 /* The hash of order n: u_n of the contract. */

@@ -11,17 +11,17 @@ enum {
 	KEY_EACH = 4, /* values of the raw key a lane has under way */
 	KEY_ROWS = 4, /* raw keys under way */
 	SCORE_WARPS = 4,
-	SCORE_GROUP = 16,                                             /* lanes of a key: 16 bytes of bf16 each */
-	SCORE_SETS = 2,                                               /* of four keys, of a group */
-	SCORE_HEADS = 4,                                              /* index heads whose sums share shuffles */
+	SCORE_GROUP = 16,                                                      /* lanes of a key: 16 bytes of bf16 each */
+	SCORE_SETS = 2,                                                        /* of four keys, of a group */
+	SCORE_HEADS = 4,                                                       /* index heads whose sums share shuffles */
 	SCORE_TILE = SCORE_WARPS * 32 / SCORE_GROUP * SCORE_SETS * PLUMB_KEYS, /* keys of a block */
 	SCORE_ANY_WARPS = 8,
 	SCORE_ANY_TILE = SCORE_ANY_WARPS * 32 / SCORE_GROUP * PLUMB_KEYS,
-	SELECT_WARPS = 32,  /* of the one block */
-	CLUSTER_WARPS = 16, /* of a block of the cluster */
+	SELECT_WARPS = 32,   /* of the one block */
+	CLUSTER_WARPS = 16,  /* of a block of the cluster */
 	SELECT_BATCH = 8192, /* scores of a block at a time, all in registers */
-	SELECT_CLUSTER = 8, /* blocks: 65536 scores at a time */
-	DIGIT_BITS = 11,    /* 11 + 11 + 10 bits: three passes over the scores */
+	SELECT_CLUSTER = 8,  /* blocks: 65536 scores at a time */
+	DIGIT_BITS = 11,     /* 11 + 11 + 10 bits: three passes over the scores */
 	DIGITS = 1 << DIGIT_BITS,
 	PASSES = 3,
 	GROUP = 64, /* neighbouring digits that are counted together first */
@@ -62,36 +62,36 @@ static __device__ __forceinline__ void qsa_keep_raw(
 
 	for (int i0 = lane; i0 < n; i0 += 32 * KEY_EACH) {
 		float x[KEY_EACH], sum[KEY_EACH] = {};
-PLUMB_UNROLL
+		PLUMB_UNROLL
 		for (int k = 0; k < KEY_EACH; k++)
 			x[k] = i0 + 32 * k < n ? key[i0 + 32 * k] : 0.0f;
 		for (int32_t j0 = 0; completes && j0 < a.block_tokens; j0 += KEY_ROWS) {
 			float y[KEY_ROWS][KEY_EACH];
-PLUMB_UNROLL
+			PLUMB_UNROLL
 			for (int j = 0; j < KEY_ROWS; j++) {
 				const bool earlier = first + j0 + j < p;
 				const void *const row = earlier ? plumb_paged_row(a.raw_keys, first + j0 + j, 0) : nullptr;
-PLUMB_UNROLL
+				PLUMB_UNROLL
 				for (int k = 0; k < KEY_EACH; k++)
 					y[j][k] = earlier && i0 + 32 * k < n
-							  ? qsa_raw_value<Format>(row, i0 + 32 * k, scale)
-							  : 0.0f;
+					                  ? qsa_raw_value<Format>(row, i0 + 32 * k, scale)
+					                  : 0.0f;
 			}
-PLUMB_UNROLL
+			PLUMB_UNROLL
 			for (int j = 0; j < KEY_ROWS; j++)
-PLUMB_UNROLL
-				for (int k = 0; k < KEY_EACH; k++) {
-					const float v = first + j0 + j == p ? qsa_cached<Format>(x[k], scale) : y[j][k];
-					sum[k] = j0 + j < a.block_tokens ? sum[k] + v : sum[k];
-				}
+				PLUMB_UNROLL
+			for (int k = 0; k < KEY_EACH; k++) {
+				const float v = first + j0 + j == p ? qsa_cached<Format>(x[k], scale) : y[j][k];
+				sum[k] = j0 + j < a.block_tokens ? sum[k] + v : sum[k];
+			}
 		}
-PLUMB_UNROLL
+		PLUMB_UNROLL
 		for (int k = 0; k < KEY_EACH; k++)
 			if (i0 + 32 * k < n) {
 				plumb_sink_put(own, i0 + 32 * k, x[k]);
 				if (completes)
-					mean[i0 + 32 * k] = plumb_rne(
-						a.bf16, plumb_divf(sum[k], static_cast<float>(a.block_tokens)));
+					mean[i0 + 32 * k] =
+						plumb_rne(a.bf16, plumb_divf(sum[k], static_cast<float>(a.block_tokens)));
 			}
 	}
 }
@@ -148,7 +148,7 @@ static __device__ __forceinline__ void qsa_key_head(
 	const struct plumb_sink sink = plumb_paged_sink(a.block_keys, b, 0);
 	const struct plumb_near_constants constants = plumb_near_constants_of(rotation, a.k_norm_format, a.k_norm);
 	float part[PLUMB_NEAR];
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int k = 0; k < PLUMB_NEAR; k++)
 		part[k] = plumb_near_element(k) < a.index_dim ? turn[plumb_near_element(k)] : 0.0f;
 	plumb_near_rotate(rotation, constants, part, turn, nullptr, sink);
@@ -179,8 +179,8 @@ static __global__ void __launch_bounds__(32) qsa_heads_any_kernel(struct plumb_q
 	plumb_grid_dependency_wait();
 	plumb_grid_launch_dependents();
 	if (!is_key) {
-		plumb_rotate_head(rotation, x, a.q_norm_format, a.q_norm, nullptr,
-			{PLUMB_F32, 1.0f, a.query + h * a.index_dim});
+		plumb_rotate_head(
+			rotation, x, a.q_norm_format, a.q_norm, nullptr, {PLUMB_F32, 1.0f, a.query + h * a.index_dim});
 		return;
 	}
 	/* a lane reads back only what it wrote itself, as the cache holds it */
@@ -196,8 +196,7 @@ static __global__ void __launch_bounds__(32) qsa_heads_any_kernel(struct plumb_q
 	if (!completes)
 		return;
 	__syncwarp();
-	plumb_rotate_head(
-		rotation, a.mean, a.k_norm_format, a.k_norm, nullptr, plumb_paged_sink(a.block_keys, b, 0));
+	plumb_rotate_head(rotation, a.mean, a.k_norm_format, a.k_norm, nullptr, plumb_paged_sink(a.block_keys, b, 0));
 }
 
 extern "C" int PLUMB_LAUNCHER(qsa_heads)(const struct plumb_qsa_heads *a, void *stream)
@@ -219,14 +218,14 @@ static __device__ __forceinline__ float qsa_relu(float x)
 
 /* Half a warp takes two groups of four neighbouring keys, all asked for at once, and every query head: keys and heads make
  * 16 sums a group, one for each lane. Index heads of up to 128 columns whose rows are aligned. */
-template <int Format>
-static __global__ void __launch_bounds__(32 * SCORE_WARPS) qsa_score_kernel(struct plumb_qsa_blocks a)
+template <int Format> static __global__ void __launch_bounds__(32 * SCORE_WARPS) qsa_score_kernel(struct plumb_qsa_blocks a)
 {
-	const int lane = static_cast<int>(threadIdx.x % 32), place = lane % SCORE_GROUP, dim = static_cast<int>(a.index_dim);
+	const int lane = static_cast<int>(threadIdx.x % 32), place = lane % SCORE_GROUP,
+		  dim = static_cast<int>(a.index_dim);
 	const int column = place * PLUMB_KEY_COLUMNS;
 	const int32_t live = static_cast<int32_t>(*a.position + a.token + 1) / a.block_tokens;
-	const int32_t first = static_cast<int32_t>(blockIdx.x * SCORE_TILE +
-						   threadIdx.x / SCORE_GROUP * (SCORE_SETS * PLUMB_KEYS));
+	const int32_t first =
+		static_cast<int32_t>(blockIdx.x * SCORE_TILE + threadIdx.x / SCORE_GROUP * (SCORE_SETS * PLUMB_KEYS));
 	const int32_t warp_first = first - lane / SCORE_GROUP * (SCORE_SETS * PLUMB_KEYS);
 	/* A lane finds the row of one key. Past the end the last complete block stands in, past the end of a row its first
 	 * column: a load under a condition is waited for before the next one goes out. */
@@ -242,35 +241,34 @@ static __global__ void __launch_bounds__(32 * SCORE_WARPS) qsa_score_kernel(stru
 	}
 	struct plumb_raw raw[SCORE_SETS][PLUMB_KEYS];
 	float sum[SCORE_SETS] = {};
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int r = 0; r < SCORE_SETS * PLUMB_KEYS; r++) {
-		const unsigned long long address = __shfl_sync(PLUMB_FULL_WARP,
-			static_cast<unsigned long long>(reinterpret_cast<uintptr_t>(row)), r, SCORE_GROUP);
+		const unsigned long long address = __shfl_sync(
+			PLUMB_FULL_WARP, static_cast<unsigned long long>(reinterpret_cast<uintptr_t>(row)), r, SCORE_GROUP);
 		raw[r / PLUMB_KEYS][r % PLUMB_KEYS] = plumb_raw_load<Format>(
 			reinterpret_cast<const void *>(static_cast<uintptr_t>(address)), column < dim ? column : 0);
 	}
 	const int heads = static_cast<int>(a.index_heads);
 	for (int h0 = 0; h0 < heads; h0 += SCORE_HEADS) {
 		float q[SCORE_HEADS][PLUMB_KEY_COLUMNS];
-PLUMB_UNROLL
+		PLUMB_UNROLL
 		for (int i = 0; i < SCORE_HEADS; i++) {
-			const float *const x =
-				a.query + min(h0 + i, heads - 1) * dim + (column < dim ? column : 0);
+			const float *const x = a.query + min(h0 + i, heads - 1) * dim + (column < dim ? column : 0);
 			const float4 lo = PLUMB_AS(const float4, x)[0], hi = PLUMB_AS(const float4, x)[1];
 			q[i][0] = lo.x, q[i][1] = lo.y, q[i][2] = lo.z, q[i][3] = lo.w;
 			q[i][4] = hi.x, q[i][5] = hi.y, q[i][6] = hi.z, q[i][7] = hi.w;
 		}
-PLUMB_UNROLL
+		PLUMB_UNROLL
 		for (int g = 0; g < SCORE_SETS; g++) {
 			float product[SCORE_HEADS * PLUMB_KEYS];
-PLUMB_UNROLL
+			PLUMB_UNROLL
 			for (int r = 0; r < PLUMB_KEYS; r++) {
 				float w[PLUMB_KEY_COLUMNS];
 				plumb_raw_values<Format>(raw[g][r], a.block_keys.scale, w);
-PLUMB_UNROLL
+				PLUMB_UNROLL
 				for (int i = 0; i < SCORE_HEADS; i++) {
 					float p[PLUMB_KEY_COLUMNS];
-PLUMB_UNROLL
+					PLUMB_UNROLL
 					for (int j = 0; j < PLUMB_KEY_COLUMNS; j++)
 						p[j] = fmaf(w[j], q[i][j], 0.0f);
 					const float tree =
@@ -280,16 +278,16 @@ PLUMB_UNROLL
 			}
 			const float mine = qsa_relu(plumb_group_sums<SCORE_HEADS * PLUMB_KEYS, SCORE_GROUP>(product));
 			/* sum 4*i + r is where the low lane bits, mirrored, say so */
-PLUMB_UNROLL
+			PLUMB_UNROLL
 			for (int i = 0; i < SCORE_HEADS; i++) {
-				const float other = __shfl_sync(PLUMB_FULL_WARP, mine,
-					(i & 2) / 2 + (i & 1) * 2 + place % 4 * 4, SCORE_GROUP);
+				const float other = __shfl_sync(
+					PLUMB_FULL_WARP, mine, (i & 2) / 2 + (i & 1) * 2 + place % 4 * 4, SCORE_GROUP);
 				sum[g] = h0 + i < heads ? sum[g] + other : sum[g];
 			}
 		}
 	}
 	/* after the mirrored head bits, place % 4 in bits 2 and 3 of the source lane is key bits 1 and 0 */
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int g = 0; g < SCORE_SETS; g++) {
 		const int32_t key = first + g * PLUMB_KEYS + (place & 1) * 2 + (place >> 1 & 1);
 		if (place < PLUMB_KEYS && key < a.blocks)
@@ -319,13 +317,13 @@ static __global__ void __launch_bounds__(32 * SCORE_ANY_WARPS) qsa_score_any_ker
 	const void *key[PLUMB_KEYS];
 	float w[PLUMB_KEYS][PLUMB_KEY_COLUMNS], sum = 0.0f;
 	/* past the end the last complete block stands in */
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int r = 0; r < PLUMB_KEYS; r++)
 		key[r] = plumb_paged_row(a.block_keys, min(first + r, live - 1), 0);
 	plumb_keys_load<SCORE_GROUP>(a.block_keys, key, a.index_dim, aligned, w);
 	for (int64_t h = 0; h < a.index_heads; h++)
-		sum = sum + qsa_relu(plumb_key_dots<SCORE_GROUP>(a.block_keys, key, a.index_dim, aligned, w,
-				    a.query + h * a.index_dim, q_aligned));
+		sum = sum + qsa_relu(plumb_key_dots<SCORE_GROUP>(
+				    a.block_keys, key, a.index_dim, aligned, w, a.query + h * a.index_dim, q_aligned));
 	if (writes)
 		a.score[mine] = mine < live ? plumb_divf(sum, a.root) : -INFINITY;
 }
@@ -334,8 +332,8 @@ PLUMB_UNROLL
 static bool is_vector(const struct plumb_qsa_blocks *a)
 {
 	const int64_t bytes = a->block_keys.format == PLUMB_F32 ? 4 : a->block_keys.format == PLUMB_CACHE_FP8 ? 1 : 2;
-	const uintptr_t places = reinterpret_cast<uintptr_t>(a->block_keys.data) |
-				 static_cast<uintptr_t>(a->block_keys.width * bytes);
+	const uintptr_t places =
+		reinterpret_cast<uintptr_t>(a->block_keys.data) | static_cast<uintptr_t>(a->block_keys.width * bytes);
 
 	return a->index_dim % PLUMB_KEY_COLUMNS == 0 && reinterpret_cast<uintptr_t>(a->query) % 16 == 0 &&
 	       places % (bytes == 1 ? 8 : 16) == 0;
@@ -382,16 +380,15 @@ template <int Each> static __device__ __forceinline__ int32_t qsa_batch_index(in
 }
 
 template <int Each>
-static __device__ __forceinline__ void qsa_load_batch(
-	const float *score, int32_t base, int32_t end, uint32_t (&key)[Each])
+static __device__ __forceinline__ void qsa_load_batch(const float *score, int32_t base, int32_t end, uint32_t (&key)[Each])
 {
 	float s[Each];
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int j = 0; j < Each; j++) {
 		const int32_t i = qsa_batch_index<Each>(base, j);
 		s[j] = i < end ? score[i] : 0.0f;
 	}
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int j = 0; j < Each; j++)
 		key[j] = qsa_key(s[j]);
 }
@@ -401,7 +398,7 @@ static __device__ __forceinline__ int qsa_before_warp(PLUMB_SHARED_PTR(int) of_w
 {
 	const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
 	int sum = lane < warp ? of_warp[lane] : 0;
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int offset = 1; offset < 32; offset *= 2)
 		sum += __shfl_xor_sync(PLUMB_FULL_WARP, sum, offset);
 	return sum;
@@ -409,7 +406,7 @@ PLUMB_UNROLL
 
 static __device__ __forceinline__ int qsa_warp_total(int v)
 {
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int offset = 1; offset < 32; offset *= 2)
 		v += __shfl_xor_sync(PLUMB_FULL_WARP, v, offset);
 	return v;
@@ -420,7 +417,7 @@ template <int Warps>
 static __device__ __forceinline__ void qsa_sum_groups(PLUMB_SHARED_PTR(int) histogram, PLUMB_SHARED_PTR(int) group)
 {
 	const int lane = static_cast<int>(threadIdx.x % 32);
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int g = static_cast<int>(threadIdx.x / 32); g < GROUPS; g += Warps) {
 		const int sum = qsa_warp_total(histogram[g * GROUP + lane] + histogram[g * GROUP + 32 + lane]);
 		if (lane == 0)
@@ -434,7 +431,7 @@ static __device__ __forceinline__ int qsa_lane_of(int count, int wanted, int &ab
 {
 	const int lane = static_cast<int>(threadIdx.x % 32);
 	int sum = count;
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int offset = 1; offset < 32; offset *= 2) {
 		const int other = __shfl_up_sync(PLUMB_FULL_WARP, sum, offset);
 		sum += lane >= offset ? other : 0;
@@ -448,19 +445,19 @@ PLUMB_UNROLL
 
 /* One warp: the digit of the wanted-th largest key, counted from the largest, and how many keys lie above it, in the sum of
  * the histograms of all blocks. First its group, then the digit: so little is read from the other blocks. */
-static __device__ __forceinline__ void qsa_find_digit(PLUMB_SHARED_PTR(int) histogram, PLUMB_SHARED_PTR(int) group,
-	int blocks, PLUMB_SHARED_PTR(int) found, int wanted)
+static __device__ __forceinline__ void qsa_find_digit(
+	PLUMB_SHARED_PTR(int) histogram, PLUMB_SHARED_PTR(int) group, int blocks, PLUMB_SHARED_PTR(int) found, int wanted)
 {
 	const int lane = static_cast<int>(threadIdx.x % 32);
 	int count = group[GROUPS - 1 - lane], above = 0;
 
 	if (blocks > 1) {
 		int other[SELECT_CLUSTER];
-PLUMB_UNROLL
+		PLUMB_UNROLL
 		for (int b = 0; b < SELECT_CLUSTER; b++)
 			other[b] = plumb_cluster_shared(group, static_cast<unsigned>(b))[GROUPS - 1 - lane];
 		count = 0;
-PLUMB_UNROLL
+		PLUMB_UNROLL
 		for (int b = 0; b < SELECT_CLUSTER; b++)
 			count += other[b];
 	}
@@ -469,11 +466,11 @@ PLUMB_UNROLL
 	int2 both = PLUMB_AS(int2, histogram)[pair];
 	if (blocks > 1) {
 		int2 other[SELECT_CLUSTER];
-PLUMB_UNROLL
+		PLUMB_UNROLL
 		for (int b = 0; b < SELECT_CLUSTER; b++)
 			other[b] = PLUMB_AS(int2, plumb_cluster_shared(histogram, static_cast<unsigned>(b)))[pair];
 		both.x = both.y = 0;
-PLUMB_UNROLL
+		PLUMB_UNROLL
 		for (int b = 0; b < SELECT_CLUSTER; b++)
 			both.x += other[b].x, both.y += other[b].y;
 	}
@@ -487,10 +484,10 @@ PLUMB_UNROLL
 
 /* How many of a warp's keys of a batch lie above the threshold, and how many equal it. */
 template <int Each>
-static __device__ __forceinline__ void qsa_count_warp(const uint32_t (&key)[Each], int32_t base, int32_t end,
-	uint32_t threshold, int &above, int &equal)
+static __device__ __forceinline__ void qsa_count_warp(
+	const uint32_t (&key)[Each], int32_t base, int32_t end, uint32_t threshold, int &above, int &equal)
 {
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int j = 0; j < Each; j++) {
 		const int32_t i = qsa_batch_index<Each>(base, j);
 		const bool live = i < end;
@@ -543,14 +540,14 @@ static __global__ void __launch_bounds__(32 * Warps) qsa_select_kernel(const int
 
 	uint32_t prefix = 0, prefix_mask = 0;
 	int wanted = chosen;
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int pass = 0; pass < PASSES; pass++) {
 		const int shift = pass == 0 ? 32 - DIGIT_BITS : pass == 1 ? 32 - 2 * DIGIT_BITS : 0;
 		const uint32_t digit_mask = pass < 2 ? DIGITS - 1 : (1u << (32 - 2 * DIGIT_BITS)) - 1;
 		for (int32_t base = begin; base < end; base += SELECT_BATCH) {
 			if (!kept)
 				qsa_load_batch(score, base, end, key);
-PLUMB_UNROLL
+			PLUMB_UNROLL
 			for (int j = 0; j < Each; j++)
 				if (qsa_batch_index<Each>(base, j) < end && (key[j] & prefix_mask) == prefix)
 					atomicAdd(&histogram[pass][static_cast<int>(key[j] >> shift & digit_mask)], 1);
@@ -603,7 +600,7 @@ PLUMB_UNROLL
 		__syncthreads();
 		const int above_before = qsa_before_warp(warp_above), equal_before = qsa_before_warp(warp_equal);
 		int at = written + above_before + min(equal_before, ties), left = max(ties - equal_before, 0);
-PLUMB_UNROLL
+		PLUMB_UNROLL
 		for (int j = 0; j < Each; j++) {
 			const int32_t i = qsa_batch_index<Each>(base, j);
 			const bool is_equal = i < end && key[j] == prefix;
@@ -618,7 +615,7 @@ PLUMB_UNROLL
 		if (base + SELECT_BATCH < end) { /* uniform: the next batch follows */
 			int all_above = lane < Warps ? warp_above[lane] : 0;
 			int all_equal = lane < Warps ? warp_equal[lane] : 0;
-PLUMB_UNROLL
+			PLUMB_UNROLL
 			for (int offset = 1; offset < 32; offset *= 2) {
 				all_above += __shfl_xor_sync(PLUMB_FULL_WARP, all_above, offset);
 				all_equal += __shfl_xor_sync(PLUMB_FULL_WARP, all_equal, offset);
@@ -636,8 +633,8 @@ extern "C" int PLUMB_LAUNCHER(qsa_select)(const int32_t *position, int64_t token
 	int32_t block_tokens, int32_t budget, int32_t *block, int32_t *count, void *stream)
 {
 	if (blocks > SELECT_BATCH)
-		return PLUMB_LAUNCH_CLUSTER(qsa_select_kernel<CLUSTER_WARPS>, SELECT_CLUSTER, 32 * CLUSTER_WARPS, 0,
-			stream, position, token, score, block_tokens, budget, block, count);
+		return PLUMB_LAUNCH_CLUSTER(qsa_select_kernel<CLUSTER_WARPS>, SELECT_CLUSTER, 32 * CLUSTER_WARPS, 0, stream,
+			position, token, score, block_tokens, budget, block, count);
 	return PLUMB_LAUNCH_DEPENDENT(qsa_select_kernel<SELECT_WARPS>, 1, 32 * SELECT_WARPS, 0, stream, position, token,
 		score, block_tokens, budget, block, count);
 }

@@ -12,13 +12,13 @@
 struct plumb_qsa_heads {
 	const int32_t *position; /* (1) */
 	int64_t token;
-	const float *projected;	     /* (Hi + 1, Di), rounded: queries, then the raw key */
-	float *mean;		     /* scratch (Di): mean of the raw keys of a block */
-	const float *rope;	     /* (P, 2, Dr/2) */
+	const float *projected;      /* (Hi + 1, Di), rounded: queries, then the raw key */
+	float *mean;                 /* scratch (Di): mean of the raw keys of a block */
+	const float *rope;           /* (P, 2, Dr/2) */
 	const void *q_norm, *k_norm; /* (Di) of format */
 	int q_norm_format, k_norm_format;
 	int64_t index_heads, index_dim, half; /* Hi, Di, Dr/2 */
-	int32_t block_tokens;		      /* B */
+	int32_t block_tokens;                 /* B */
 	float eps;
 	int bf16;     /* policy bf16 */
 	float *query; /* (Hi, Di) */
@@ -31,10 +31,10 @@ struct plumb_qsa_blocks {
 	const float *query; /* (Hi, Di) */
 	struct plumb_cache block_keys;
 	int64_t index_heads, index_dim; /* Hi, Di */
-	int32_t block_tokens;		/* B */
-	int32_t blocks;			/* NB */
-	float root;			/* sqrtf(Di) */
-	float *score;			/* (NB) */
+	int32_t block_tokens;           /* B */
+	int32_t blocks;                 /* NB */
+	float root;                     /* sqrtf(Di) */
+	float *score;                   /* (NB) */
 };
 
 /* Norms, rope, raw key row, and the block key of a block that the token completes. */

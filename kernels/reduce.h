@@ -29,14 +29,14 @@
 template <int PerLane> static __device__ __forceinline__ float plumb_warp_tree(const float (&acc)[PerLane])
 {
 	float t[PerLane];
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int j = 0; j < PerLane; j++)
 		t[j] = acc[j];
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int width = 1; width < PerLane; width *= 2)
-PLUMB_UNROLL
-		for (int j = 0; j < PerLane; j += 2 * width)
-			t[j] = t[j] + t[j + width];
+		PLUMB_UNROLL
+	for (int j = 0; j < PerLane; j += 2 * width)
+		t[j] = t[j] + t[j + width];
 	return plumb_warp_sum(t[0]);
 }
 
@@ -45,19 +45,18 @@ PLUMB_UNROLL
  * has and hands over the rest, so that Count sums need about Count shuffles, not 5 * Count. v is used up. */
 template <int Count, int Lanes> static __device__ __forceinline__ float plumb_group_sums(float (&v)[Count])
 {
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int level = 0; level < 5; level++) {
 		const int half = Count >> (level + 1), offset = 1 << level;
 		const bool upper = threadIdx.x & offset;
-PLUMB_UNROLL
+		PLUMB_UNROLL
 		for (int j = 0; j < Count / 2; j++)
 			if (j < half) { /* known to the compiler: v stays in registers */
-				const float given =
-					__shfl_xor_sync(PLUMB_FULL_WARP, upper ? v[j] : v[j + half], offset);
+				const float given = __shfl_xor_sync(PLUMB_FULL_WARP, upper ? v[j] : v[j + half], offset);
 				v[j] = (upper ? v[j + half] : v[j]) + given;
 			}
 	}
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int offset = Count; offset < Lanes; offset *= 2)
 		v[0] = v[0] + __shfl_xor_sync(PLUMB_FULL_WARP, v[0], offset);
 	return v[0];
@@ -71,7 +70,7 @@ template <int Count> static __device__ __forceinline__ float plumb_warp_sums(flo
 template <int Count> static __device__ __forceinline__ int plumb_sum_of_lane(void)
 {
 	int index = 0;
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int level = 0; level < 5; level++)
 		index += threadIdx.x >> level & 1 ? Count >> (level + 1) : 0;
 	return index;
@@ -104,7 +103,7 @@ static __device__ __forceinline__ float plumb_larger(float a, float b)
 
 static __device__ __forceinline__ float plumb_warp_larger(float v)
 {
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int offset = 1; offset < 32; offset *= 2)
 		v = plumb_larger(v, __shfl_xor_sync(PLUMB_FULL_WARP, v, offset));
 	return v;
@@ -117,15 +116,14 @@ static __device__ __forceinline__ void plumb_lane_products(A a, B b, int64_t k0,
 {
 	const int lane = threadIdx.x % 32;
 	for (int64_t k = k0 + lane * PerLane; k < k1; k += 32 * PerLane)
-PLUMB_UNROLL
-		for (int j = 0; j < PerLane; j++)
-			if (k + j < k1)
-				acc[j] = fmaf(a[k + j], b[k + j], acc[j]);
+		PLUMB_UNROLL
+	for (int j = 0; j < PerLane; j++)
+		if (k + j < k1)
+			acc[j] = fmaf(a[k + j], b[k + j], acc[j]);
 }
 
 /* strided(32*PerLane) dot product of n values. */
-template <int PerLane, typename A, typename B>
-static __device__ __forceinline__ float plumb_warp_dot(A a, B b, int64_t n)
+template <int PerLane, typename A, typename B> static __device__ __forceinline__ float plumb_warp_dot(A a, B b, int64_t n)
 {
 	float acc[PerLane] = {};
 	plumb_lane_products<PerLane>(a, b, 0, n, acc);
@@ -152,16 +150,16 @@ static __device__ __forceinline__ void plumb_stored_values(
 	int format, const void *data, int64_t first, int64_t count, float (&x)[Count])
 {
 	if (format == PLUMB_F32) {
-PLUMB_UNROLL
+		PLUMB_UNROLL
 		for (int j = 0; j < Count; j++)
 			x[j] = j < count ? static_cast<const float *>(data)[first + j] : 0.0f;
 		return;
 	}
 	uint16_t code[Count];
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int j = 0; j < Count; j++)
 		code[j] = j < count ? static_cast<const uint16_t *>(data)[first + j] : static_cast<uint16_t>(0);
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int j = 0; j < Count; j++) /* code 0 is +0 in both */
 		x[j] = format == PLUMB_F16 ? plumb_f16_to_f32(code[j]) : plumb_bf16_to_f32(code[j]);
 }

@@ -32,12 +32,12 @@ static __device__ __forceinline__ void plumb_row_products(
 		if (aligned && k + PLUMB_ROW_PER_LANE <= k1) {
 			float w[PLUMB_ROW_PER_LANE];
 			plumb_row_load8<Format>(row, k, w);
-PLUMB_UNROLL
+			PLUMB_UNROLL
 			for (int j = 0; j < PLUMB_ROW_PER_LANE; j++)
 				acc[j] = fmaf(w[j], x[k + j], acc[j]);
 		} else {
 			const float scale = plumb_row_scale<Format>(row, k);
-PLUMB_UNROLL
+			PLUMB_UNROLL
 			for (int j = 0; j < PLUMB_ROW_PER_LANE; j++)
 				if (k + j < k1)
 					acc[j] = fmaf(plumb_row_value<Format>(row, k + j, scale), x[k + j], acc[j]);
@@ -63,8 +63,8 @@ static __device__ __forceinline__ float plumb_row_piece(
 	const int64_t k0 = piece * length, end = k0 + length, k1 = end < cols ? end : cols;
 
 	switch (m.format) {
-#define PLUMB_CASE(format)                                                                                             \
-	case format:                                                                                                   \
+#define PLUMB_CASE(format)                                                                                                 \
+	case format:                                                                                                       \
 		return plumb_row_piece_of<format>(m, n, cols, x, k0, k1);
 		PLUMB_FORMATS(PLUMB_CASE)
 #undef PLUMB_CASE

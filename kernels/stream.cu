@@ -14,14 +14,14 @@ static __global__ void __launch_bounds__(THREADS) stream_read_kernel(const uint4
 
 	for (int round = 0; round < ROUNDS; round++) {
 		uint4 v[LOADS];
-PLUMB_UNROLL
+		PLUMB_UNROLL
 		for (int i = 0; i < LOADS; i++)
 			v[i] = plumb_load_stream(tile + (round * LOADS + i) * THREADS);
-PLUMB_UNROLL
+		PLUMB_UNROLL
 		for (int i = 0; i < LOADS; i++)
 			x ^= v[i].x ^ v[i].y ^ v[i].z ^ v[i].w;
 	}
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int offset = 1; offset < 32; offset *= 2)
 		x ^= __shfl_xor_sync(PLUMB_FULL_WARP, x, offset);
 	if (threadIdx.x % 32 == 0)

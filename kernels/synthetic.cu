@@ -34,8 +34,8 @@ static __device__ void plain_unit(const struct plumb_synthetic_fill *f, int64_t 
 		}
 		uint32_t pair = 0;
 		for (int half = 0; half < 2; half++) {
-			const float v = plumb_synthetic_plain(
-				plumb_synthetic_word(t.key, first + 2 * i + half), t.step, t.centre);
+			const float v =
+				plumb_synthetic_plain(plumb_synthetic_word(t.key, first + 2 * i + half), t.step, t.centre);
 			const uint32_t code = f->format == PLUMB_F16 ? plumb_f32_to_f16(v) : plumb_f32_to_bf16(v);
 			pair |= code << (16 * half);
 		}
@@ -95,8 +95,7 @@ static __global__ void __launch_bounds__(THREADS) synthetic_kernel(const struct 
 	write_scales(f, first, stride);
 }
 
-extern "C" int PLUMB_LAUNCHER(synthetic)(
-	const struct plumb_synthetic_fill *fill, int64_t count, int64_t most, void *stream)
+extern "C" int PLUMB_LAUNCHER(synthetic)(const struct plumb_synthetic_fill *fill, int64_t count, int64_t most, void *stream)
 {
 	int64_t blocks = (most / UNIT + THREADS) / THREADS; /* at least one */
 	int status = 0;

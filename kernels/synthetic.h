@@ -18,7 +18,6 @@ struct plumb_synthetic_fill {
 };
 
 /* fill: (count) on the device; most: the largest data_bytes among them. One launch for a whole bank. */
-PLUMB_DECLARE_LAUNCHER(
-	synthetic, const struct plumb_synthetic_fill *fill, int64_t count, int64_t most, void *stream);
+PLUMB_DECLARE_LAUNCHER(synthetic, const struct plumb_synthetic_fill *fill, int64_t count, int64_t most, void *stream);
 
 #endif

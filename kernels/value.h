@@ -16,13 +16,13 @@
 enum { PLUMB_COLUMNS = 8 }; /* of a load */
 
 /* X(format) for every format: the cases of a switch that makes a format known to the compiler. */
-#define PLUMB_FORMATS(X)                                                                                               \
-	X(PLUMB_F32)                                                                                                   \
-	X(PLUMB_F16)                                                                                                   \
-	X(PLUMB_BF16)                                                                                                  \
-	X(PLUMB_FP8_ROW)                                                                                               \
-	X(PLUMB_FP8_BLOCK)                                                                                             \
-	X(PLUMB_FP8_TABLE)                                                                                             \
+#define PLUMB_FORMATS(X)                                                                                                   \
+	X(PLUMB_F32)                                                                                                       \
+	X(PLUMB_F16)                                                                                                       \
+	X(PLUMB_BF16)                                                                                                      \
+	X(PLUMB_FP8_ROW)                                                                                                   \
+	X(PLUMB_FP8_BLOCK)                                                                                                 \
+	X(PLUMB_FP8_TABLE)                                                                                                 \
 	X(PLUMB_NVFP4)
 
 /* ---- where things are ---- */
@@ -49,7 +49,7 @@ struct plumb_row {
 static __device__ __forceinline__ float plumb_stored_scale(int format, const void *scale, int64_t i)
 {
 	return format == PLUMB_F32 ? static_cast<const float *>(scale)[i]
-				   : plumb_bf16_to_f32(static_cast<const uint16_t *>(scale)[i]);
+	                           : plumb_bf16_to_f32(static_cast<const uint16_t *>(scale)[i]);
 }
 
 template <int Format>
@@ -58,7 +58,7 @@ static __device__ __forceinline__ struct plumb_row plumb_row_of(const struct plu
 	struct plumb_row row;
 
 	row.data = static_cast<const unsigned char *>(m.data) +
-		   n * ((cols * plumb_columns_bytes(Format) + 7) / PLUMB_COLUMNS); /* of nvfp4: rounded up */
+	           n * ((cols * plumb_columns_bytes(Format) + 7) / PLUMB_COLUMNS); /* of nvfp4: rounded up */
 	row.scale = m.scale;
 	row.factor = m.global;
 	row.scale_format = m.scale_format;
@@ -67,11 +67,11 @@ static __device__ __forceinline__ struct plumb_row plumb_row_of(const struct plu
 	if (Format == PLUMB_FP8_BLOCK) {
 		const int64_t across = (cols + PLUMB_FP8_BLOCK_SIZE - 1) / PLUMB_FP8_BLOCK_SIZE;
 		row.scale = static_cast<const unsigned char *>(m.scale) +
-			    n / PLUMB_FP8_BLOCK_SIZE * across * (m.scale_format == PLUMB_F32 ? 4 : 2);
+		            n / PLUMB_FP8_BLOCK_SIZE * across * (m.scale_format == PLUMB_F32 ? 4 : 2);
 	}
 	if (Format == PLUMB_NVFP4)
 		row.scale = static_cast<const unsigned char *>(m.scale) +
-			    n * ((cols + PLUMB_NVFP4_GROUP - 1) / PLUMB_NVFP4_GROUP);
+		            n * ((cols + PLUMB_NVFP4_GROUP - 1) / PLUMB_NVFP4_GROUP);
 	return row;
 }
 
@@ -89,7 +89,7 @@ template <int Format> static __device__ __forceinline__ bool plumb_row_aligned(c
 static __device__ __forceinline__ void plumb_e4m3_values(uint32_t codes, float *w)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int j = 0; j < 4; j += 2) {
 		uint32_t halves;
 		asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(static_cast<uint16_t>(codes >> 8 * j)));
@@ -162,7 +162,7 @@ static __device__ __forceinline__ void plumb_e2m1_values(uint32_t codes, float (
 		__byte_perm(lower4, odd, 0x7361),  /* 5, 7 */
 	};
 
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int j = 0; j < 4; j++) {
 		const int first = j / 2 * 4 + j % 2;
 		w[first] = __uint_as_float(pair[j] << 16);
@@ -185,7 +185,7 @@ static __device__ __forceinline__ void plumb_load8(int format, const void *row, 
 	}
 	const uint4 v = plumb_load_stream(PLUMB_AS(const uint4, static_cast<const uint16_t *>(row) + k));
 	const uint32_t pair[4] = {v.x, v.y, v.z, v.w};
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int j = 0; j < 4; j++) {
 		if (format == PLUMB_BF16) {
 			w[2 * j] = __uint_as_float(pair[j] << 16);
@@ -225,8 +225,7 @@ static __device__ __forceinline__ float plumb_row_value(const struct plumb_row &
 
 /* Columns k .. k + 7 of a row for which plumb_row_aligned holds; k is a multiple of 8. */
 template <int Format>
-static __device__ __forceinline__ void plumb_row_load8(
-	const struct plumb_row &row, int64_t k, float (&w)[PLUMB_COLUMNS])
+static __device__ __forceinline__ void plumb_row_load8(const struct plumb_row &row, int64_t k, float (&w)[PLUMB_COLUMNS])
 {
 	if (Format == PLUMB_F32 || Format == PLUMB_F16 || Format == PLUMB_BF16) {
 		plumb_load8(Format, row.data, k, w);
@@ -240,7 +239,7 @@ static __device__ __forceinline__ void plumb_row_load8(
 		plumb_e4m3_values(codes.y, w + 4);
 	}
 	const float scale = plumb_row_scale<Format>(row, k);
-PLUMB_UNROLL
+	PLUMB_UNROLL
 	for (int j = 0; j < PLUMB_COLUMNS; j++)
 		w[j] = plumb_scaled<Format>(w[j], scale);
 }
@@ -254,12 +253,11 @@ static __device__ __forceinline__ float plumb_matrix_value_of(
 }
 
 /* Element (n, k) of a matrix of any format. */
-static __device__ __forceinline__ float plumb_matrix_value(
-	const struct plumb_matrix &m, int64_t n, int64_t k, int64_t cols)
+static __device__ __forceinline__ float plumb_matrix_value(const struct plumb_matrix &m, int64_t n, int64_t k, int64_t cols)
 {
 	switch (m.format) {
-#define PLUMB_CASE(format)                                                                                             \
-	case format:                                                                                                   \
+#define PLUMB_CASE(format)                                                                                                 \
+	case format:                                                                                                       \
 		return plumb_matrix_value_of<format>(m, n, k, cols);
 		PLUMB_FORMATS(PLUMB_CASE)
 #undef PLUMB_CASE

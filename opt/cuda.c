@@ -117,8 +117,8 @@ static int gpu_open(struct plumb_device *d, struct plumb_error *err)
 	d->cache_bytes = (size_t)p.l2CacheSize;
 	version(driver, driver_text);
 	version(runtime, runtime_text);
-	snprintf(d->description, sizeof d->description, "%.200s, sm_%d%d, driver %s, runtime %s", p.name, p.major,
-		p.minor, driver_text, runtime_text);
+	snprintf(d->description, sizeof d->description, "%.200s, sm_%d%d, driver %s, runtime %s", p.name, p.major, p.minor,
+		driver_text, runtime_text);
 	return PLUMB_OK;
 }
 

@@ -113,8 +113,8 @@ const struct plumb_backend plumb_backend_simt = {
 
 /* ---- open and close ---- */
 
-int plumb_device_open(enum plumb_device_kind kind, const struct plumb_device_options *options,
-	struct plumb_device **out, struct plumb_error *err)
+int plumb_device_open(enum plumb_device_kind kind, const struct plumb_device_options *options, struct plumb_device **out,
+	struct plumb_error *err)
 {
 	const struct plumb_backend *backend = &plumb_backend_simt;
 	struct plumb_device *d;
@@ -261,8 +261,7 @@ int plumb_device_status(const struct plumb_env *env, const char *launcher, int s
 		return PLUMB_OK;
 	result = d->backend->reason(d, status, &text);
 	if (d->op && strcmp(d->op, launcher) != 0)
-		return plumb_fail(
-			env->err, result, "%s on %s, launch of %s: %s", d->op, d->backend->name, launcher, text);
+		return plumb_fail(env->err, result, "%s on %s, launch of %s: %s", d->op, d->backend->name, launcher, text);
 	return plumb_fail(env->err, result, "%s on %s: %s", launcher, d->backend->name, text);
 }
 
@@ -312,9 +311,8 @@ int plumb_device_zones(
 		return plumb_fail(err, PLUMB_MISMATCH, "%s wrote outside %s on %s: %zu bytes before its first byte", op,
 			what, d->backend->name, (size_t)PLUMB_GUARD_ZONE - last);
 	if (first < PLUMB_GUARD_ZONE)
-		return plumb_fail(err, PLUMB_MISMATCH,
-			"%s wrote outside %s on %s: %zu bytes after its last byte (of %zu)", op, what, d->backend->name,
-			first + 1, bytes);
+		return plumb_fail(err, PLUMB_MISMATCH, "%s wrote outside %s on %s: %zu bytes after its last byte (of %zu)",
+			op, what, d->backend->name, first + 1, bytes);
 	return PLUMB_OK;
 }
 
@@ -333,8 +331,8 @@ void *plumb_device_scratch(const struct plumb_env *env, int slot, size_t bytes)
 	int status = PLUMB_OK;
 
 	if (slot < 0 || slot >= PLUMB_SCRATCH_SLOTS) {
-		plumb_fail(env->err, PLUMB_BAD_INPUT, "%s: scratch slot %d, expected 0..%d", d->op ? d->op : "an op",
-			slot, PLUMB_SCRATCH_SLOTS - 1);
+		plumb_fail(env->err, PLUMB_BAD_INPUT, "%s: scratch slot %d, expected 0..%d", d->op ? d->op : "an op", slot,
+			PLUMB_SCRATCH_SLOTS - 1);
 		return NULL;
 	}
 	struct plumb_scratch *s = &d->scratch[slot];
@@ -402,8 +400,7 @@ static int bank_refused(const struct plumb_env *env, const struct plumb_weight *
 	int status;
 
 	if (count < 1)
-		return plumb_fail(
-			err, PLUMB_BAD_INPUT, "a bank of %lld matrices, expected at least 1", (long long)count);
+		return plumb_fail(err, PLUMB_BAD_INPUT, "a bank of %lld matrices, expected at least 1", (long long)count);
 	status = plumb_matrix_check(env, "matrix 0 of a bank", &bank[0]);
 	if (status != PLUMB_OK)
 		return status;
@@ -414,16 +411,15 @@ static int bank_refused(const struct plumb_env *env, const struct plumb_weight *
 				"kernel reads them all, so they must be alike",
 				(long long)i, plumb_format_name(bank[i].format), plumb_format_name(bank[0].format));
 		if (!bank[i].scale && bank[0].scale)
-			return plumb_fail(err, PLUMB_BAD_INPUT,
-				"matrix %lld of a bank has no scales, matrix 0 has some", (long long)i);
+			return plumb_fail(err, PLUMB_BAD_INPUT, "matrix %lld of a bank has no scales, matrix 0 has some",
+				(long long)i);
 		if (bank[i].scale && bank[i].scale_format != bank[0].scale_format)
 			return plumb_fail(err, PLUMB_BAD_INPUT,
 				"matrix %lld of a bank has scales stored as %s, matrix 0 as %s", (long long)i,
 				plumb_format_name(bank[i].scale_format), plumb_format_name(bank[0].scale_format));
 		if (bank[i].cols != bank[0].cols)
-			return plumb_fail(err, PLUMB_BAD_INPUT,
-				"matrix %lld of a bank has %lld columns, matrix 0 has %lld", (long long)i,
-				(long long)bank[i].cols, (long long)bank[0].cols);
+			return plumb_fail(err, PLUMB_BAD_INPUT, "matrix %lld of a bank has %lld columns, matrix 0 has %lld",
+				(long long)i, (long long)bank[i].cols, (long long)bank[0].cols);
 		if (bank[i].rows != bank[0].rows && i != count - 1)
 			return plumb_fail(err, PLUMB_BAD_INPUT,
 				"matrix %lld of a bank has %lld rows, matrix 0 has %lld; only "
@@ -448,8 +444,8 @@ static void bank_arrays(const struct plumb_weight *bank, int64_t count, unsigned
 }
 
 /* Make the arrays of *p; host: as bank_arrays fills them, taken over. */
-static int bank_make(struct plumb_device *d, struct plumb_bank_pointers *p, const struct plumb_weight *bank,
-	int64_t count, unsigned char *host, struct plumb_error *err)
+static int bank_make(struct plumb_device *d, struct plumb_bank_pointers *p, const struct plumb_weight *bank, int64_t count,
+	unsigned char *host, struct plumb_error *err)
 {
 	size_t bytes = (size_t)count * BANK_ENTRY;
 	unsigned char *device = d->backend->take(d, bytes, err);
@@ -483,8 +479,7 @@ int plumb_device_bank(
 			size_t room = d->bank_room ? 2 * d->bank_room : 64;
 			struct plumb_bank_pointers *list = realloc(d->bank, room * sizeof *list);
 			if (!list)
-				return plumb_fail(
-					env->err, PLUMB_BAD_INPUT, "out of memory for a list of %zu banks", room);
+				return plumb_fail(env->err, PLUMB_BAD_INPUT, "out of memory for a list of %zu banks", room);
 			d->bank = list;
 			d->bank_room = room;
 		}
@@ -493,8 +488,7 @@ int plumb_device_bank(
 	/* another bank may live at the address of one that was freed: the arrays tell */
 	unsigned char *host = malloc(n * BANK_ENTRY);
 	if (!host)
-		return plumb_fail(
-			env->err, PLUMB_BAD_INPUT, "out of memory for a bank of %lld matrices", (long long)count);
+		return plumb_fail(env->err, PLUMB_BAD_INPUT, "out of memory for a bank of %lld matrices", (long long)count);
 	bank_arrays(bank, count, host);
 	struct plumb_bank_pointers *p = &d->bank[i];
 	if (i < d->banks && p->count == count && memcmp(p->host, host, n * BANK_ENTRY) == 0) {
@@ -530,9 +524,9 @@ void plumb_device_poison(struct plumb_device *d, enum plumb_poison poison, const
 	d->op = op;
 	for (int i = 0; i < PLUMB_SCRATCH_SLOTS; i++)
 		d->scratch[i].asked = 0;
-	d->simt.poison = poison == PLUMB_POISON_NAN ? PLUMB_SIMT_POISON_NAN
-		: poison == PLUMB_POISON_LARGE	    ? PLUMB_SIMT_POISON_LARGE
-						    : PLUMB_SIMT_POISON_BY_SEED;
+	d->simt.poison = poison == PLUMB_POISON_NAN     ? PLUMB_SIMT_POISON_NAN
+	                 : poison == PLUMB_POISON_LARGE ? PLUMB_SIMT_POISON_LARGE
+	                                                : PLUMB_SIMT_POISON_BY_SEED;
 }
 
 enum plumb_poison plumb_device_poisoned(const struct plumb_device *d)

@@ -24,18 +24,18 @@ enum plumb_device_kind {
 };
 
 struct plumb_device_options {
-	uint64_t seed;            /* simt: the schedule; 0 is natural order */
+	uint64_t seed;   /* simt: the schedule; 0 is natural order */
 	bool race;       /* simt: kernels report races between threads (kernels/simt/race.h); 10 to 50 times slower */
 	bool own_memory; /* simt: memory apart from the host's, as a GPU has; runs the copying of cuda without a GPU */
-	int ordinal;              /* cuda: which GPU */
+	int ordinal;     /* cuda: which GPU */
 	enum plumb_poison poison; /* not OFF: a guarded device, see plumb_device_poison */
 };
 
 /* Open a device; options: NULL for all zero. One OS thread uses a device at a time.
  * Errors: PLUMB_NO_DEVICE, for cuda, when this build has no cuda or the machine no such GPU (the message says which);
  * PLUMB_BAD_INPUT when memory is out, or race is asked of a build without it (one with sanitizers). */
-int plumb_device_open(enum plumb_device_kind kind, const struct plumb_device_options *options,
-	struct plumb_device **out, struct plumb_error *err);
+int plumb_device_open(enum plumb_device_kind kind, const struct plumb_device_options *options, struct plumb_device **out,
+	struct plumb_error *err);
 void plumb_device_close(struct plumb_device *device);
 
 /* "simt" or "cuda"; and for reports: "simt, seed 17" or "NVIDIA GB10, sm_121, driver 13.0, runtime 13.0". */
@@ -95,15 +95,15 @@ int plumb_device_status(const struct plumb_env *env, const char *launcher, int s
 
 /* Call a launcher on the device of env: PLUMB_RUN(env, gdn_conv, args...) -> an op status. The stream is added. */
 #ifdef PLUMB_RACE
-#define PLUMB_RUN_CPU(device, name, ...)                                                                               \
-	(plumb_device_is_race(device) ? plumb_race_##name(__VA_ARGS__, plumb_device_stream(device))                    \
+#define PLUMB_RUN_CPU(device, name, ...)                                                                                   \
+	(plumb_device_is_race(device) ? plumb_race_##name(__VA_ARGS__, plumb_device_stream(device))                        \
 				      : plumb_simt_##name(__VA_ARGS__, plumb_device_stream(device)))
 #else
 #define PLUMB_RUN_CPU(device, name, ...) plumb_simt_##name(__VA_ARGS__, plumb_device_stream(device))
 #endif
 #ifdef PLUMB_HAVE_CUDA
-#define PLUMB_RUN_ANY(device, name, ...)                                                                               \
-	(plumb_device_is_cuda(device) ? plumb_cuda_##name(__VA_ARGS__, plumb_device_stream(device))                    \
+#define PLUMB_RUN_ANY(device, name, ...)                                                                                   \
+	(plumb_device_is_cuda(device) ? plumb_cuda_##name(__VA_ARGS__, plumb_device_stream(device))                        \
 				      : PLUMB_RUN_CPU(device, name, __VA_ARGS__))
 #else
 #define PLUMB_RUN_ANY(device, name, ...) PLUMB_RUN_CPU(device, name, __VA_ARGS__)

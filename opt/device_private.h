@@ -32,8 +32,8 @@ struct plumb_backend {
 	void (*capture_drop)(struct plumb_device *device); /* after a failure in between */
 	int (*graph_launch)(struct plumb_device *device, void *graph, struct plumb_error *err);
 	/* Run it repeat + 1 times back to back: microseconds (repeat) of all but the first, from end to end. */
-	int (*graph_time)(struct plumb_device *device, void *graph, int64_t repeat, double *microseconds,
-		struct plumb_error *err);
+	int (*graph_time)(
+		struct plumb_device *device, void *graph, int64_t repeat, double *microseconds, struct plumb_error *err);
 	void (*graph_free)(void *graph);
 	void *(*pinned_take)(
 		struct plumb_device *device, size_t bytes, struct plumb_error *err); /* host memory for copies */
@@ -51,7 +51,7 @@ extern const struct plumb_backend plumb_backend_cuda;
 struct plumb_scratch {
 	unsigned char *memory;
 	size_t room;
-	size_t asked;  /* most bytes asked for in this op; 0: not yet */
+	size_t asked; /* most bytes asked for in this op; 0: not yet */
 };
 
 /* A bank's arrays, and what they were made from: count pointers to data | count pointers to scales | count floats. */
@@ -68,25 +68,25 @@ struct plumb_device {
 	const struct plumb_backend *backend;
 	struct plumb_device_options options;
 	char description[384];
-	bool own_memory;         /* not the host's: calls go through opt/mirror.c */
-	bool capturing;          /* between capture_begin and capture_end */
-	int64_t recorded;        /* kernels of the last capture */
-	size_t cache_bytes;      /* of the cache in front of its memory; 0: not known */
+	bool own_memory;    /* not the host's: calls go through opt/mirror.c */
+	bool capturing;     /* between capture_begin and capture_end */
+	int64_t recorded;   /* kernels of the last capture */
+	size_t cache_bytes; /* of the cache in front of its memory; 0: not known */
 	enum plumb_poison poison;
-	const char *op;          /* the op under way, for messages; NULL: not known */
-	uint64_t generation;     /* counts changes of any address a captured graph may hold */
+	const char *op;      /* the op under way, for messages; NULL: not known */
+	uint64_t generation; /* counts changes of any address a captured graph may hold */
 
-	void *stream;            /* what launchers take: &simt, or a cudaStream_t */
+	void *stream; /* what launchers take: &simt, or a cudaStream_t */
 	struct plumb_simt simt;
-	double time;             /* simt: begin, in microseconds */
-	struct plumb_gpu *gpu;   /* opt/cuda.c */
+	double time;           /* simt: begin, in microseconds */
+	struct plumb_gpu *gpu; /* opt/cuda.c */
 
 	struct plumb_scratch scratch[PLUMB_SCRATCH_SLOTS];
 	uint32_t *counter;
 	size_t counters;
 	struct plumb_bank_pointers *bank;
 	size_t banks, bank_room;
-	void **retired;          /* outgrown memory: kept, because a captured graph may still name it */
+	void **retired; /* outgrown memory: kept, because a captured graph may still name it */
 	size_t retirees, retired_room;
 	struct plumb_mirror *mirror;
 };
@@ -98,8 +98,8 @@ int plumb_device_retire(struct plumb_device *device, void *memory, struct plumb_
 int plumb_device_fill(struct plumb_device *device, void *to, size_t bytes, struct plumb_error *err);
 
 /* Check the zones around `bytes` at memory; what: names the buffer in the message. */
-int plumb_device_zones(struct plumb_device *device, const unsigned char *memory, size_t bytes, const char *what,
-	struct plumb_error *err);
+int plumb_device_zones(
+	struct plumb_device *device, const unsigned char *memory, size_t bytes, const char *what, struct plumb_error *err);
 
 /* opt/mirror.c */
 int plumb_mirror_create(struct plumb_device *device, struct plumb_error *err);

@@ -20,7 +20,7 @@ struct plumb_graph {
 	bool warm;           /* a step has run in that generation: all memory exists */
 	int32_t logits_at;   /* position after the last resident step: the device has its logits */
 	int64_t captures, replays;
-	int64_t launches;    /* kernels of exec */
+	int64_t launches; /* kernels of exec */
 };
 
 static bool is_resident(const struct plumb_graph *g)
@@ -86,8 +86,7 @@ static void *place(struct plumb_graph *g, const void *host, void **writable, con
 {
 	void *device = plumb_mirror_find(g->device, host, writable);
 	if (!device)
-		plumb_fail(err, PLUMB_BAD_INPUT, "the %s on %s: no step has run there", what,
-			plumb_device_name(g->device));
+		plumb_fail(err, PLUMB_BAD_INPUT, "the %s on %s: no step has run there", what, plumb_device_name(g->device));
 	return device;
 }
 
@@ -183,8 +182,7 @@ int plumb_graph_step(struct plumb_graph *g, int32_t token, int32_t *next, struct
 			return status;
 		if (g->generation != d->generation)
 			drop(g);
-		status = d->backend->capture_begin && g->warm ? step_recorded(g, token, err)
-							      : step_eagerly(g, token, err);
+		status = d->backend->capture_begin && g->warm ? step_recorded(g, token, err) : step_eagerly(g, token, err);
 		if (status == PLUMB_OK) {
 			g->logits_at = *plumb_decoder_position_cell(g->decoder);
 			plumb_mirror_owns(d, g->logits_at);
@@ -268,7 +266,8 @@ int plumb_graph_time(struct plumb_graph *g, struct plumb_graph_timing *t, struct
 	int status;
 
 	if (!is_resident(g) || !g->device->backend->graph_time)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "a step of this decoder on %s is not recorded: there is nothing to time",
+		return plumb_fail(err, PLUMB_BAD_INPUT,
+			"a step of this decoder on %s is not recorded: there is nothing to time",
 			plumb_device_name(g->device));
 	if (!g->exec || g->generation != g->device->generation || !plumb_mirror_is_owner(g->device))
 		return plumb_fail(err, PLUMB_BAD_INPUT, "no step is recorded: two have to run before one is timed");

@@ -25,8 +25,8 @@ struct plumb_graph;
 
 /* Both borrowed; one graph a device at a time; to be destroyed before either.
  * Errors: PLUMB_BAD_INPUT when an op of the plan is bound elsewhere than to the device and its set. */
-int plumb_graph_create(struct plumb_decoder *decoder, struct plumb_device *device, struct plumb_graph **out,
-	struct plumb_error *err);
+int plumb_graph_create(
+	struct plumb_decoder *decoder, struct plumb_device *device, struct plumb_graph **out, struct plumb_error *err);
 /* State that was not downloaded is lost. */
 void plumb_graph_destroy(struct plumb_graph *graph);
 

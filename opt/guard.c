@@ -14,25 +14,25 @@
 #include "opt/user.h"
 
 enum {
-	MAX_ITEMS = 96,   /* operands of one op, or of several that are called as one */
-	MAX_ARGS = 2048,  /* bytes of their arguments */
+	MAX_ITEMS = 96,  /* operands of one op, or of several that are called as one */
+	MAX_ARGS = 2048, /* bytes of their arguments */
 	MAX_DEVICES = 8,
-	REPEATS = 4,      /* of the first run, to tell a change from run to run from memory that nobody wrote */
-	ALIGN = 256,      /* clones are misaligned exactly as the originals, so that the same loads are chosen */
+	REPEATS = 4, /* of the first run, to tell a change from run to run from memory that nobody wrote */
+	ALIGN = 256, /* clones are misaligned exactly as the originals, so that the same loads are chosen */
 };
 
 /* An operand of the call. */
 struct item {
 	const struct plumb_operand *operand;
-	int index;                /* into the op's operands */
-	unsigned char *host;      /* data of the original */
-	size_t offset, bytes;     /* of the clone's data in the arena */
-	int64_t count;            /* elements */
-	size_t element;           /* bytes of one */
+	int index;            /* into the op's operands */
+	unsigned char *host;  /* data of the original */
+	size_t offset, bytes; /* of the clone's data in the arena */
+	int64_t count;        /* elements */
+	size_t element;       /* bytes of one */
 	enum plumb_poison_unit unit;
-	bool written;             /* OUT or STATE */
-	bool poisoned;            /* every element is the op's to write */
-	bool shares;              /* with an earlier item: the same buffer on purpose */
+	bool written;  /* OUT or STATE */
+	bool poisoned; /* every element is the op's to write */
+	bool shares;   /* with an earlier item: the same buffer on purpose */
 	int64_t dim[8];
 	int rank;
 	struct plumb_cache cache; /* original; data NULL: not a cache */
@@ -48,7 +48,7 @@ struct plumb_guard {
 	struct item item[MAX_ITEMS];
 	int items;
 	size_t used;
-	uint64_t constants; /* digest of what is read only and not cloned */
+	uint64_t constants;       /* digest of what is read only and not cloned */
 	enum plumb_poison poison; /* of the run under way; OFF: none */
 	struct plumb_guard_finding finding;
 };
@@ -179,8 +179,10 @@ static uint64_t digest_constants(const struct plumb_call *call)
 		const void *data = plumb_operand_get(call->args, o);
 		if (o->role != PLUMB_CONSTANT || !data)
 			continue;
-		h = digest(h, data, o->kind == PLUMB_KIND_NGRAM ? sizeof(struct plumb_ngram)
-			: (size_t)plumb_shape_count(o->shape, call->env->cfg, &extent) * sizeof(float));
+		h = digest(h, data,
+			o->kind == PLUMB_KIND_NGRAM
+				? sizeof(struct plumb_ngram)
+				: (size_t)plumb_shape_count(o->shape, call->env->cfg, &extent) * sizeof(float));
 	}
 	return h;
 }
@@ -208,10 +210,12 @@ static int collect(struct plumb_guard *g, const struct plumb_call *call)
 		if (!pointer && o->optional)
 			continue;
 		if (!pointer)
-			return plumb_fail(
-				call->env->err, PLUMB_BAD_INPUT, "%s: operand %s is NULL", info->name, o->name);
-		*it = (struct item){.operand = o, .index = i, .host = pointer,
-			.written = o->role == PLUMB_OUT || o->role == PLUMB_STATE, .poisoned = o->role == PLUMB_OUT};
+			return plumb_fail(call->env->err, PLUMB_BAD_INPUT, "%s: operand %s is NULL", info->name, o->name);
+		*it = (struct item){.operand = o,
+			.index = i,
+			.host = pointer,
+			.written = o->role == PLUMB_OUT || o->role == PLUMB_STATE,
+			.poisoned = o->role == PLUMB_OUT};
 		if (o->kind == PLUMB_KIND_CACHE) {
 			it->cache = *(const struct plumb_cache *)pointer;
 			cache_item(it, call->env->cfg, position, extent.T);
@@ -224,7 +228,7 @@ static int collect(struct plumb_guard *g, const struct plumb_call *call)
 			for (int k = 0; k < it->rank; k++)
 				it->count *= it->dim[k];
 			it->unit = o->kind == PLUMB_KIND_I64 ? PLUMB_POISON_64
-							     : plumb_poison_unit(plumb_operand_format(o, call->args));
+			                                     : plumb_poison_unit(plumb_operand_format(o, call->args));
 			it->element = plumb_poison_bytes(it->unit);
 			it->bytes = (size_t)it->count * it->element;
 		}
@@ -242,7 +246,8 @@ static int collect(struct plumb_guard *g, const struct plumb_call *call)
 	for (struct item *it = g->item; it < g->item + g->items; it++)
 		for (struct item *q = it + 1; q < g->item + g->items; q++)
 			if (q->offset == it->offset) {
-				it->poisoned = q->poisoned = it->cache.data && q->cache.data && (it->poisoned || q->poisoned);
+				it->poisoned = q->poisoned =
+					it->cache.data && q->cache.data && (it->poisoned || q->poisoned);
 				it->written = q->written = it->written || q->written;
 			}
 	return PLUMB_OK;
@@ -260,8 +265,8 @@ static int reserve(struct plumb_guard *g, struct plumb_error *err)
 		g->after[i] = aligned_alloc(ALIGN, room);
 		if (!g->before[i] || !g->after[i]) {
 			free_arenas(g);
-			return plumb_fail(err, PLUMB_BAD_INPUT,
-				"out of memory for a guarded call (four buffers of %zu bytes)", room);
+			return plumb_fail(
+				err, PLUMB_BAD_INPUT, "out of memory for a guarded call (four buffers of %zu bytes)", room);
 		}
 	}
 	g->room = room;
@@ -396,8 +401,8 @@ __attribute__((format(printf, 7, 8))) static int found(struct plumb_guard *g, co
 /* Which elements of an item an op may have written: all, or the cache rows of this call. Calls visit for runs of them.
  */
 struct range {
-	size_t offset;  /* in the arena */
-	int64_t first;  /* flat index of the first element */
+	size_t offset; /* in the arena */
+	int64_t first; /* flat index of the first element */
 	int64_t count;
 };
 
@@ -438,11 +443,10 @@ static int check_zones(struct plumb_guard *g, const struct plumb_call *call, int
 		while (at > 0 && before[begin + at - 1] == after[begin + at - 1])
 			at--;
 		if (at > 0) {
-			int64_t bytes = (int64_t)(PLUMB_GUARD_ZONE - at + 1), e = -(bytes + (int64_t)it->element - 1) /
-				(int64_t)it->element;
+			int64_t bytes = (int64_t)(PLUMB_GUARD_ZONE - at + 1),
+				e = -(bytes + (int64_t)it->element - 1) / (int64_t)it->element;
 			return found(g, call, PLUMB_GUARD_OUTSIDE, it, e, 1,
-				"wrote before %s: element %" PRId64 " of %" PRId64 " (%" PRId64
-				" bytes before the first)",
+				"wrote before %s: element %" PRId64 " of %" PRId64 " (%" PRId64 " bytes before the first)",
 				it->operand->name, e, it->count, bytes);
 		}
 		at = first_difference(before + end, after + end, PLUMB_GUARD_ZONE);
@@ -474,10 +478,11 @@ static int check_unchanged(struct plumb_guard *g, const struct plumb_call *call,
 				int64_t e = r * it->cache.width + (int64_t)(d / it->element);
 				describe(it, e, 1, text, sizeof text);
 				if (!it->written)
-					return found(g, call, PLUMB_GUARD_INPUT_CHANGED, it, e, 1,
-						"changed its input %s", text);
-				return found(g, call, PLUMB_GUARD_ROW_CHANGED, it, e, 1, "changed cache row %" PRId64
-					": %s; its rows are %" PRId64 "..%" PRId64, r, text, it->first, it->limit - 1);
+					return found(
+						g, call, PLUMB_GUARD_INPUT_CHANGED, it, e, 1, "changed its input %s", text);
+				return found(g, call, PLUMB_GUARD_ROW_CHANGED, it, e, 1,
+					"changed cache row %" PRId64 ": %s; its rows are %" PRId64 "..%" PRId64, r, text,
+					it->first, it->limit - 1);
 			}
 		} else if (!it->written) {
 			size_t d = first_difference(before + it->offset, after + it->offset, it->bytes);
@@ -498,7 +503,7 @@ static uint64_t bits(const struct item *it, const unsigned char *arena, int64_t 
 {
 	uint64_t v = 0;
 	size_t at = it->cache.data ? row_offset(it, e / it->cache.width) + (size_t)(e % it->cache.width) * it->element
-				   : it->offset + (size_t)e * it->element;
+	                           : it->offset + (size_t)e * it->element;
 	memcpy(&v, arena + at, it->element);
 	return v;
 }
@@ -596,8 +601,7 @@ static void deliver(const struct plumb_guard *g)
 	for (const struct item *it = g->item; it < g->item + g->items; it++)
 		for (int64_t i = 0; i < ranges(it); i++) {
 			struct range r = range_of(it, i);
-			memcpy(it->host + (r.offset - it->offset), g->after[1] + r.offset,
-				(size_t)r.count * it->element);
+			memcpy(it->host + (r.offset - it->offset), g->after[1] + r.offset, (size_t)r.count * it->element);
 		}
 }
 

@@ -78,7 +78,7 @@ int hc_inject_opt(const struct plumb_env *env, const void *args)
 	int status = PLUMB_OK;
 
 	for (int64_t t = 0; t < a->T && status == PLUMB_OK; t++)
-		status = PLUMB_RUN(env, hc_inject, a->residual + t * S * D, a->branch + t * D, a->injection + t * S,
-			(int)S, D, env->policy == PLUMB_POLICY_BF16, a->residual_out + t * S * D);
+		status = PLUMB_RUN(env, hc_inject, a->residual + t * S * D, a->branch + t * D, a->injection + t * S, (int)S,
+			D, env->policy == PLUMB_POLICY_BF16, a->residual_out + t * S * D);
 	return status;
 }

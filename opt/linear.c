@@ -9,7 +9,9 @@
 int linear_opt(const struct plumb_env *env, const float *x, int64_t T, const struct linear_part *part, int parts)
 {
 	struct plumb_linear a = {
-		.cols = part[0].w->cols, .bf16 = env->policy == PLUMB_POLICY_BF16, .parts = parts,
+		.cols = part[0].w->cols,
+		.bf16 = env->policy == PLUMB_POLICY_BF16,
+		.parts = parts,
 	};
 	int status = PLUMB_OK;
 

@@ -19,8 +19,7 @@ int argmax_opt(const struct plumb_env *env, const void *args)
 	const struct plumb_argmax *a = args;
 	int64_t V = env->cfg->vocab;
 	/* counters are as aligned as any memory of the device */
-	struct plumb_argmax_cell *cell =
-		(void *)plumb_device_counters(env, sizeof *cell / sizeof(uint32_t));
+	struct plumb_argmax_cell *cell = (void *)plumb_device_counters(env, sizeof *cell / sizeof(uint32_t));
 	int status = cell ? PLUMB_OK : PLUMB_BAD_INPUT;
 
 	for (int64_t t = 0; t < a->T && status == PLUMB_OK; t++)

@@ -20,9 +20,9 @@ struct place {
 	void *host;
 	size_t bytes;
 	unsigned char *device;
-	struct plumb_copy *copy;          /* resident */
-	struct plumb_cache cache;   /* kind CACHE: the host's */
-	int64_t written, limit;     /* kind CACHE: rows written, rows written .. limit - 1; rows read, below limit */
+	struct plumb_copy *copy;  /* resident */
+	struct plumb_cache cache; /* kind CACHE: the host's */
+	int64_t written, limit;   /* kind CACHE: rows written, rows written .. limit - 1; rows read, below limit */
 	int64_t unit;
 };
 
@@ -45,10 +45,10 @@ struct plumb_mirror {
 	struct plumb_buffer operand[MAX_OPERANDS]; /* copied calls: operand i */
 	struct plumb_buffer page[MAX_OPERANDS];    /* and the page table of cache i */
 	struct frame frame;
-	bool is_resident;                          /* calls are, at the moment */
-	bool owns;                                 /* resident copies are newer than the host's memory */
-	const int32_t *position;                   /* the host's */
-	int32_t owned_position;                    /* of the copies */
+	bool is_resident;        /* calls are, at the moment */
+	bool owns;               /* resident copies are newer than the host's memory */
+	const int32_t *position; /* the host's */
+	int32_t owned_position;  /* of the copies */
 };
 
 /* ---- caches ---- */
@@ -60,8 +60,8 @@ enum direction {
 };
 
 /* Move bytes of one operand between the host and the device. */
-static int move(struct plumb_device *d, enum direction direction, unsigned char *host, unsigned char *device,
-	size_t bytes, struct plumb_error *err)
+static int move(struct plumb_device *d, enum direction direction, unsigned char *host, unsigned char *device, size_t bytes,
+	struct plumb_error *err)
 {
 	unsigned char *seen;
 	int status;
@@ -117,8 +117,7 @@ static size_t cache_bytes(const struct plumb_cache *c)
 }
 
 /* Which rows of a cache a call reads and writes follows from its position: rows of tokens, or of blocks ("NB ..."). */
-static void cache_rows(
-	const struct plumb_op_info *info, const struct plumb_config *cfg, const void *args, struct place *p)
+static void cache_rows(const struct plumb_op_info *info, const struct plumb_config *cfg, const void *args, struct place *p)
 {
 	int64_t T, position = plumb_op_position(info, args);
 
@@ -141,8 +140,7 @@ static int copy_upload(struct plumb_device *d, struct plumb_copy *c, int64_t lim
 {
 	if (d->capturing)
 		return plumb_fail(err, PLUMB_BAD_INPUT,
-			"%s uses memory that the step before the capture did not: not resident",
-			d->op ? d->op : "an op");
+			"%s uses memory that the step before the capture did not: not resident", d->op ? d->op : "an op");
 	c->current = true;
 	if (c->cache.data)
 		return cache_copy(d, UP, &c->cache, plumb_buffer_data(&c->buffer), 0, limit, err);
@@ -258,9 +256,8 @@ static int frame_operand(
 
 	*p = (struct place){.operand = o, .host = plumb_operand_get(args, o)};
 	if (!p->host)
-		return o->optional
-			       ? PLUMB_OK
-			       : plumb_fail(env->err, PLUMB_BAD_INPUT, "%s: operand %s is NULL", info->name, o->name);
+		return o->optional ? PLUMB_OK
+		                   : plumb_fail(env->err, PLUMB_BAD_INPUT, "%s: operand %s is NULL", info->name, o->name);
 	if (rank < 0)
 		return plumb_fail(env->err, PLUMB_BAD_INPUT, "%s: operand %s has the unknown shape '%s'", info->name,
 			o->name, o->shape);
@@ -333,8 +330,8 @@ static int frame_upload(struct plumb_device *d, struct frame *f, struct plumb_er
 			if (guarded) /* pages that no row is in */
 				status = plumb_device_fill(d, p->device, p->bytes, err);
 			if (status == PLUMB_OK)
-				status = cache_copy(
-					d, UP, &p->cache, p->device, 0, guarded ? p->cache.rows : p->limit, err);
+				status =
+					cache_copy(d, UP, &p->cache, p->device, 0, guarded ? p->cache.rows : p->limit, err);
 		} else if (role != PLUMB_OUT || guarded) { /* a guarded output comes with its poison */
 			status = d->backend->upload(d, p->device, p->host, p->bytes, err);
 		}
@@ -348,7 +345,7 @@ static bool place_shared(const struct frame *f, const struct place *p)
 	bool shared = false;
 	for (const struct place *q = f->place; q < f->place + f->places; q++)
 		shared |= q != p && q->device == p->device &&
-			(q->operand->role == PLUMB_OUT || q->operand->role == PLUMB_STATE);
+		          (q->operand->role == PLUMB_OUT || q->operand->role == PLUMB_STATE);
 	return shared;
 }
 
@@ -548,39 +545,40 @@ void *plumb_mirror_find(struct plumb_device *d, const void *host, void **writabl
 
 /* ---- the set ---- */
 
-#define MIRRORED_OPS(X)                                                                                                \
-	X(EMBED, embed)                                                                                                \
-	X(PLE_EMBED, ple_embed)                                                                                        \
-	X(PLE_GATE, ple_gate)                                                                                          \
-	X(PLE_CONV, ple_conv)                                                                                          \
-	X(HC_NORM_DOWN, hc_norm_down)                                                                                  \
-	X(HC_UP_MIX, hc_up_mix)                                                                                        \
-	X(HC_INJECT, hc_inject)                                                                                        \
-	X(GDN_IN_PROJ, gdn_in_proj)                                                                                    \
-	X(GDN_CONV, gdn_conv)                                                                                          \
-	X(GDN_RECURRENCE, gdn_recurrence)                                                                              \
-	X(GDN_NORM_GATE, gdn_norm_gate)                                                                                \
-	X(GDN_OUT_PROJ, gdn_out_proj)                                                                                  \
-	X(ATTN_IN_PROJ, attn_in_proj)                                                                                  \
-	X(ATTN_QK_ROPE, attn_qk_rope)                                                                                  \
-	X(QSA_PROJECT, qsa_project)                                                                                    \
-	X(QSA_SCORE, qsa_score)                                                                                        \
-	X(QSA_SELECT, qsa_select)                                                                                      \
-	X(ATTN_DECODE, attn_decode)                                                                                    \
-	X(ATTN_GATE, attn_gate)                                                                                        \
-	X(ATTN_OUT_PROJ, attn_out_proj)                                                                                \
-	X(MOE_ROUTER, moe_router)                                                                                      \
-	X(MOE_GATE_UP, moe_gate_up)                                                                                    \
-	X(MOE_DOWN, moe_down)                                                                                          \
-	X(LM_HEAD, lm_head)                                                                                            \
+#define MIRRORED_OPS(X)                                                                                                    \
+	X(EMBED, embed)                                                                                                    \
+	X(PLE_EMBED, ple_embed)                                                                                            \
+	X(PLE_GATE, ple_gate)                                                                                              \
+	X(PLE_CONV, ple_conv)                                                                                              \
+	X(HC_NORM_DOWN, hc_norm_down)                                                                                      \
+	X(HC_UP_MIX, hc_up_mix)                                                                                            \
+	X(HC_INJECT, hc_inject)                                                                                            \
+	X(GDN_IN_PROJ, gdn_in_proj)                                                                                        \
+	X(GDN_CONV, gdn_conv)                                                                                              \
+	X(GDN_RECURRENCE, gdn_recurrence)                                                                                  \
+	X(GDN_NORM_GATE, gdn_norm_gate)                                                                                    \
+	X(GDN_OUT_PROJ, gdn_out_proj)                                                                                      \
+	X(ATTN_IN_PROJ, attn_in_proj)                                                                                      \
+	X(ATTN_QK_ROPE, attn_qk_rope)                                                                                      \
+	X(QSA_PROJECT, qsa_project)                                                                                        \
+	X(QSA_SCORE, qsa_score)                                                                                            \
+	X(QSA_SELECT, qsa_select)                                                                                          \
+	X(ATTN_DECODE, attn_decode)                                                                                        \
+	X(ATTN_GATE, attn_gate)                                                                                            \
+	X(ATTN_OUT_PROJ, attn_out_proj)                                                                                    \
+	X(MOE_ROUTER, moe_router)                                                                                          \
+	X(MOE_GATE_UP, moe_gate_up)                                                                                        \
+	X(MOE_DOWN, moe_down)                                                                                              \
+	X(LM_HEAD, lm_head)                                                                                                \
 	X(ARGMAX, argmax)
 
-#define MIRRORED_FUNCTION(id, op)                                                                                      \
-	static int op##_mirrored(const struct plumb_env *env, const void *args)                                        \
-	{                                                                                                              \
-		return plumb_mirror_run(env, PLUMB_##id, op##_opt, args);                                              \
+#define MIRRORED_FUNCTION(id, op)                                                                                          \
+	static int op##_mirrored(const struct plumb_env *env, const void *args)                                            \
+	{                                                                                                                  \
+		return plumb_mirror_run(env, PLUMB_##id, op##_opt, args);                                                  \
 	}
 MIRRORED_OPS(MIRRORED_FUNCTION)
 
 #define MIRRORED_ENTRY(id, op) [PLUMB_##id] = op##_mirrored,
-const struct plumb_set plumb_opt_mirrored_set = {.name = "opt", .op = {MIRRORED_OPS(MIRRORED_ENTRY)}, .makes_weights = true};
+const struct plumb_set plumb_opt_mirrored_set = {
+	.name = "opt", .op = {MIRRORED_OPS(MIRRORED_ENTRY)}, .makes_weights = true};

@@ -23,9 +23,13 @@ int moe_router_opt(const struct plumb_env *env, const void *args)
 	const struct plumb_config *c = env->cfg;
 	int64_t E = c->experts, A = c->experts_per_token, D = c->hidden;
 	struct plumb_moe_router_launch m = {
-		.gate = plumb_matrix_of(a->gate), .shared_gate = plumb_matrix_of(a->shared_gate),
-		.cols = D, .experts = (int32_t)E,
-		.chosen = (int32_t)A, .pieces = plumb_split_count(E + 1, D), .norm_topk = c->norm_topk,
+		.gate = plumb_matrix_of(a->gate),
+		.shared_gate = plumb_matrix_of(a->shared_gate),
+		.cols = D,
+		.experts = (int32_t)E,
+		.chosen = (int32_t)A,
+		.pieces = plumb_split_count(E + 1, D),
+		.norm_topk = c->norm_topk,
 		.bf16 = env->policy == PLUMB_POLICY_BF16,
 	};
 	int status = plumb_matrix_check(env, "moe_router: gate", a->gate);
@@ -65,10 +69,15 @@ int moe_gate_up_opt(const struct plumb_env *env, const void *args)
 	const struct plumb_config *c = env->cfg;
 	int64_t A = c->experts_per_token, D = c->hidden, F = c->expert_inner, Fs = c->shared_inner, units = A * F + Fs;
 	struct plumb_moe_gate_up_launch m = {
-		.shared_gate = plumb_matrix_of(a->shared_gate), .shared_up = plumb_matrix_of(a->shared_up),
-		.cols = D, .inner = F,
-		.shared_inner = Fs, .experts = (int32_t)c->experts, .chosen = (int32_t)A,
-		.pieces = plumb_split_count(2 * units, D), .bf16 = env->policy == PLUMB_POLICY_BF16,
+		.shared_gate = plumb_matrix_of(a->shared_gate),
+		.shared_up = plumb_matrix_of(a->shared_up),
+		.cols = D,
+		.inner = F,
+		.shared_inner = Fs,
+		.experts = (int32_t)c->experts,
+		.chosen = (int32_t)A,
+		.pieces = plumb_split_count(2 * units, D),
+		.bf16 = env->policy == PLUMB_POLICY_BF16,
 	};
 	int status = bank(env, a->gate, &m.gate);
 
@@ -98,9 +107,15 @@ int moe_down_opt(const struct plumb_env *env, const void *args)
 	const struct plumb_config *c = env->cfg;
 	int64_t A = c->experts_per_token, D = c->hidden, F = c->expert_inner, Fs = c->shared_inner, rows = D * (A + 1);
 	struct plumb_moe_down_launch m = {
-		.shared_down = plumb_matrix_of(a->shared_down), .rows = D, .inner = F, .shared_inner = Fs,
-		.experts = (int32_t)c->experts, .chosen = (int32_t)A, .pieces = plumb_split_count(rows, F),
-		.shared_pieces = plumb_split_count(rows, Fs), .bf16 = env->policy == PLUMB_POLICY_BF16,
+		.shared_down = plumb_matrix_of(a->shared_down),
+		.rows = D,
+		.inner = F,
+		.shared_inner = Fs,
+		.experts = (int32_t)c->experts,
+		.chosen = (int32_t)A,
+		.pieces = plumb_split_count(rows, F),
+		.shared_pieces = plumb_split_count(rows, Fs),
+		.bf16 = env->policy == PLUMB_POLICY_BF16,
 	};
 	int status = bank(env, a->down, &m.down);
 

@@ -29,11 +29,13 @@ static uint16_t half(enum plumb_poison poison, enum plumb_poison_unit unit, size
 	uint32_t low = spread(i);
 
 	if (unit == PLUMB_POISON_BF16)
-		low = poison == PLUMB_POISON_NAN ? 0x7fc1u | (low & 0x3eu)
-			: poison == PLUMB_POISON_SMALL ? 0x3f81u | (low & 0x3eu) : 0x7101u | (low & 0xfeu);
+		low = poison == PLUMB_POISON_NAN     ? 0x7fc1u | (low & 0x3eu)
+		      : poison == PLUMB_POISON_SMALL ? 0x3f81u | (low & 0x3eu)
+		                                     : 0x7101u | (low & 0xfeu);
 	else
-		low = poison == PLUMB_POISON_NAN ? 0x7e01u | (low & 0x1feu)
-			: poison == PLUMB_POISON_SMALL ? 0x3c01u | (low & 0xfeu) : 0x7b01u | (low & 0xfeu);
+		low = poison == PLUMB_POISON_NAN     ? 0x7e01u | (low & 0x1feu)
+		      : poison == PLUMB_POISON_SMALL ? 0x3c01u | (low & 0xfeu)
+		                                     : 0x7b01u | (low & 0xfeu);
 	return (uint16_t)low;
 }
 
@@ -41,8 +43,9 @@ static uint8_t code(enum plumb_poison poison, size_t i)
 {
 	uint32_t low = spread(i);
 
-	return (uint8_t)(poison == PLUMB_POISON_NAN ? 0x7fu | (low & 0x80u)
-			 : poison == PLUMB_POISON_SMALL ? 0x38u | (low & 0x3u) : 0x7cu | low % 3u);
+	return (uint8_t)(poison == PLUMB_POISON_NAN     ? 0x7fu | (low & 0x80u)
+			 : poison == PLUMB_POISON_SMALL ? 0x38u | (low & 0x3u)
+							: 0x7cu | low % 3u);
 }
 
 enum plumb_poison_unit plumb_poison_unit(enum plumb_format format)

@@ -28,8 +28,7 @@ struct plumb_bank {
 
 /* ---- device memory ---- */
 
-int plumb_buffer_reserve(
-	struct plumb_device *d, struct plumb_buffer *b, size_t bytes, bool keep, struct plumb_error *err)
+int plumb_buffer_reserve(struct plumb_device *d, struct plumb_buffer *b, size_t bytes, bool keep, struct plumb_error *err)
 {
 	size_t room = keep ? bytes : ALIGN;
 
@@ -149,8 +148,8 @@ static uint64_t fingerprint(const void *data, size_t bytes, size_t whole)
 }
 
 /* Device address of host bytes that do not change; NULL with a message. */
-static void *copy_of(struct plumb_device *d, struct plumb_stored *s, void *host, size_t bytes, size_t whole,
-	struct plumb_error *err)
+static void *copy_of(
+	struct plumb_device *d, struct plumb_stored *s, void *host, size_t bytes, size_t whole, struct plumb_error *err)
 {
 	struct plumb_copy *c = plumb_copy_take(&s->table, host, bytes);
 	uint64_t print;
@@ -188,7 +187,8 @@ static uint64_t made_print(const struct plumb_weight *w)
 	memcpy(&step, &w->made->step, sizeof step);
 	memcpy(&centre, &w->made->centre, sizeof centre);
 	uint64_t h = mix(mix(3, w->made->key), (uint64_t)w->made->first);
-	return mix(mix(mix(h, (uint64_t)step << 32 | centre), (uint64_t)w->cols), (uint64_t)w->format << 8 | w->scale_format);
+	return mix(
+		mix(mix(h, (uint64_t)step << 32 | centre), (uint64_t)w->cols), (uint64_t)w->format << 8 | w->scale_format);
 }
 
 /* Have the device write matrices whose data and scales are its own memory. */
@@ -210,9 +210,13 @@ static int make_on_device(struct plumb_device *d, const struct plumb_weight *w, 
 		if (w[i].format == PLUMB_FP8_ROW || w[i].format == PLUMB_FP8_BLOCK)
 			scales /= (int64_t)plumb_format_row_bytes(w[i].scale_format, 1);
 		fill[i] = (struct plumb_synthetic_fill){
-			.tensor = *w[i].made, .data = data, .scale = scale,
-			.data_bytes = (int64_t)plumb_weight_data_bytes(&w[i]), .scales = scales,
-			.format = (int)w[i].format, .scale_format = (int)w[i].scale_format,
+			.tensor = *w[i].made,
+			.data = data,
+			.scale = scale,
+			.data_bytes = (int64_t)plumb_weight_data_bytes(&w[i]),
+			.scales = scales,
+			.format = (int)w[i].format,
+			.scale_format = (int)w[i].scale_format,
 		};
 		most = fill[i].data_bytes > most ? fill[i].data_bytes : most;
 	}
@@ -267,8 +271,8 @@ static int made_weight(struct plumb_device *d, struct plumb_stored *s, struct pl
 }
 
 /* The same of a part of a matrix. */
-static const void *part_of(struct plumb_device *d, struct plumb_stored *s, const void *part, size_t bytes,
-	struct plumb_error *err)
+static const void *part_of(
+	struct plumb_device *d, struct plumb_stored *s, const void *part, size_t bytes, struct plumb_error *err)
 {
 	void *host;
 
@@ -298,8 +302,8 @@ int plumb_stored_weight(struct plumb_device *d, struct plumb_stored *s, struct p
 
 static bool matrix_same(const struct plumb_weight *a, const struct plumb_weight *b)
 {
-	return a->made == b->made && a->format == b->format && a->rows == b->rows && a->cols == b->cols && a->data == b->data &&
-	       a->scale == b->scale && a->scale_format == b->scale_format &&
+	return a->made == b->made && a->format == b->format && a->rows == b->rows && a->cols == b->cols &&
+	       a->data == b->data && a->scale == b->scale && a->scale_format == b->scale_format &&
 	       memcmp(&a->global, &b->global, sizeof a->global) == 0;
 }
 
@@ -348,8 +352,7 @@ static int bank_create(struct plumb_device *d, const struct plumb_weight *host, 
 		b->print = calloc(n, sizeof *b->print);
 	}
 	if (!b || !b->seen || !b->device || !b->print) {
-		status =
-			plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for a bank of %lld matrices", (long long)count);
+		status = plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for a bank of %lld matrices", (long long)count);
 		goto failed;
 	}
 	for (size_t i = 0; i < n; i++)
@@ -375,8 +378,8 @@ static int bank_create(struct plumb_device *d, const struct plumb_weight *host, 
 			status = d->backend->upload(d, scale, host[i].scale, scale_bytes, err);
 	}
 	if (status == PLUMB_OK && made > 0 && made < n)
-		status = plumb_fail(err, PLUMB_BAD_INPUT, "a bank has %zu matrices made on demand of %zu, expected all or none",
-			made, n);
+		status = plumb_fail(err, PLUMB_BAD_INPUT,
+			"a bank has %zu matrices made on demand of %zu, expected all or none", made, n);
 	if (status == PLUMB_OK && made > 0)
 		status = make_on_device(d, b->device, count, err);
 	if (status == PLUMB_OK) {
@@ -394,8 +397,7 @@ static bool bank_current(const struct plumb_bank *b)
 {
 	bool same = true;
 	for (int64_t i = 0; i < b->count && same; i++)
-		same = matrix_same(&b->seen[i], &b->host[i]) &&
-			b->print[i] == matrix_print(&b->host[i]);
+		same = matrix_same(&b->seen[i], &b->host[i]) && b->print[i] == matrix_print(&b->host[i]);
 	return same;
 }
 

@@ -34,8 +34,8 @@ struct plumb_copy_table {
 
 /* Room for bytes. keep: exactly so much, and an outgrown buffer lives on until the device closes (a graph may name it).
  */
-int plumb_buffer_reserve(struct plumb_device *device, struct plumb_buffer *buffer, size_t bytes, bool keep,
-	struct plumb_error *err);
+int plumb_buffer_reserve(
+	struct plumb_device *device, struct plumb_buffer *buffer, size_t bytes, bool keep, struct plumb_error *err);
 unsigned char *plumb_buffer_data(const struct plumb_buffer *buffer);
 /* Write the zones around `bytes` of a buffer. */
 int plumb_buffer_zones(
@@ -59,10 +59,10 @@ void plumb_stored_clear(struct plumb_device *device, struct plumb_stored *stored
 
 /* Device address of host bytes, and of a bank, whose list is host memory that stays where it is: NULL with a message. A
  * matrix: its data and scales replaced by the device's. */
-void *plumb_stored_constant(struct plumb_device *device, struct plumb_stored *stored, void *host, size_t bytes,
-	struct plumb_error *err);
-int plumb_stored_weight(struct plumb_device *device, struct plumb_stored *stored, struct plumb_weight *weight,
-	struct plumb_error *err);
+void *plumb_stored_constant(
+	struct plumb_device *device, struct plumb_stored *stored, void *host, size_t bytes, struct plumb_error *err);
+int plumb_stored_weight(
+	struct plumb_device *device, struct plumb_stored *stored, struct plumb_weight *weight, struct plumb_error *err);
 const struct plumb_weight *plumb_stored_bank(struct plumb_device *device, struct plumb_stored *stored,
 	const struct plumb_weight *host, int64_t count, struct plumb_error *err);
 

@@ -72,8 +72,9 @@ static int reading_check(struct plumb_device *d, const struct reading *r, struct
 
 	for (int64_t t = 0; t < r->tiles && status == PLUMB_OK; t++)
 		if (r->seen[t] != tile_sum(r->host + (size_t)(t % r->piece) * PLUMB_STREAM_TILE))
-			status = plumb_fail(err, PLUMB_MISMATCH, "stream_read on %s: tile %lld has another sum than the host's",
-				d->backend->name, (long long)t);
+			status = plumb_fail(err, PLUMB_MISMATCH,
+				"stream_read on %s: tile %lld has another sum than the host's", d->backend->name,
+				(long long)t);
 	return status;
 }
 

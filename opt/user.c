@@ -27,7 +27,7 @@ const char *plumb_user_mark_show(const struct plumb_user_mark *m, char *text, si
 	if (m->position >= 0)
 		snprintf(position, sizeof position, " position %lld", (long long)m->position);
 	snprintf(text, size, "op %s%s%s: %s%s%s", m->ops, where, position, m->path,
-	        strcmp(m->phase, "run") == 0 ? "" : " in ", strcmp(m->phase, "run") == 0 ? "" : m->phase);
+		strcmp(m->phase, "run") == 0 ? "" : " in ", strcmp(m->phase, "run") == 0 ? "" : m->phase);
 	return text;
 }
 
@@ -124,12 +124,12 @@ static int parse_ops(const char *text, const char *path, enum plumb_op op[PLUMB_
 		enum plumb_op found = plumb_op_find(name);
 		if (found == PLUMB_OP_COUNT) {
 			plumb_fail(err, PLUMB_BAD_INPUT, "%s offers '%s', which is no op; 'plumb list ops' shows them",
-			        path, name);
+				path, name);
 			return -1;
 		}
 		if (n == PLUMB_USER_MAX_OPS) {
 			plumb_fail(err, PLUMB_BAD_INPUT, "%s: entry '%s' covers more than %d ops", path, text,
-			        PLUMB_USER_MAX_OPS);
+				PLUMB_USER_MAX_OPS);
 			return -1;
 		}
 		for (int i = 0; i < n; i++)
@@ -165,7 +165,7 @@ static int take_kernels(struct user_library *l, const struct plumb_kernel_librar
 		memcpy(k, at, from->kernel_size < sizeof *k ? from->kernel_size : sizeof *k);
 		if (!k->ops || !k->run)
 			return plumb_fail(err, PLUMB_BAD_INPUT, "%s: entry %u has no %s", l->path, i,
-			        k->ops ? "run function" : "ops");
+				k->ops ? "run function" : "ops");
 		if (!(k->ops = strdup(k->ops)))
 			return plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for entry %u of %s", i, l->path);
 		l->kernels++;
@@ -173,13 +173,13 @@ static int take_kernels(struct user_library *l, const struct plumb_kernel_librar
 			return PLUMB_BAD_INPUT;
 		if (k->where < PLUMB_KERNEL_HOST || k->where > PLUMB_KERNEL_SIMT)
 			return plumb_fail(err, PLUMB_BAD_INPUT,
-			        "%s: entry %s wants memory of kind %d, expected 0 (host), 1 (cuda) or 2 "
-			        "(simt)",
-			        l->path, k->ops, k->where);
+				"%s: entry %s wants memory of kind %d, expected 0 (host), 1 (cuda) or 2 "
+				"(simt)",
+				l->path, k->ops, k->where);
 		for (int j = 0; j + 1 < l->kernels; j++)
 			if (strcmp(l->kernel[j].ops, k->ops) == 0)
 				return plumb_fail(err, PLUMB_BAD_INPUT,
-				        "%s offers %s twice (entries %d and %u), expected once", l->path, k->ops, j, i);
+					"%s offers %s twice (entries %d and %u), expected once", l->path, k->ops, j, i);
 	}
 	return PLUMB_OK;
 }
@@ -192,28 +192,27 @@ static int read_library(struct user_library *l, struct plumb_error *err)
 
 	if (!symbol)
 		return plumb_fail(err, PLUMB_BAD_INPUT,
-		        "%s has no symbol plumb_kernels, expected one (PLUMB_KERNELS in plumb/kernel.h defines it)",
-		        l->path);
+			"%s has no symbol plumb_kernels, expected one (PLUMB_KERNELS in plumb/kernel.h defines it)",
+			l->path);
 	memcpy(&fn, &symbol, sizeof fn);
 	const struct plumb_kernel_library *from = fn(PLUMB_KERNEL_ABI);
 	if (!from)
 		return plumb_fail(err, PLUMB_BAD_INPUT,
-		        "%s does not serve kernel ABI %u, which this plumb speaks: build it with this "
-		        "plumb's plumb/kernel.h",
-		        l->path, PLUMB_KERNEL_ABI);
+			"%s does not serve kernel ABI %u, which this plumb speaks: build it with this "
+			"plumb's plumb/kernel.h",
+			l->path, PLUMB_KERNEL_ABI);
 	if (from->abi != PLUMB_KERNEL_ABI)
 		return plumb_fail(err, PLUMB_BAD_INPUT,
-		        "%s is of kernel ABI %u, expected %u: build it with this plumb's plumb/kernel.h", l->path,
-		        from->abi, PLUMB_KERNEL_ABI);
+			"%s is of kernel ABI %u, expected %u: build it with this plumb's plumb/kernel.h", l->path,
+			from->abi, PLUMB_KERNEL_ABI);
 	if (from->size < offsetof(struct plumb_kernel_library, name) ||
-	        from->kernel_size < offsetof(struct plumb_kernel, where))
+		from->kernel_size < offsetof(struct plumb_kernel, where))
 		return plumb_fail(err, PLUMB_BAD_INPUT,
-		        "%s: its structs have %u and %u bytes, expected at least %zu and %zu", l->path, from->size,
-		        from->kernel_size, offsetof(struct plumb_kernel_library, name),
-		        offsetof(struct plumb_kernel, where));
+			"%s: its structs have %u and %u bytes, expected at least %zu and %zu", l->path, from->size,
+			from->kernel_size, offsetof(struct plumb_kernel_library, name),
+			offsetof(struct plumb_kernel, where));
 	if (from->kernels < 1 || from->kernels > 4096 || !from->kernel)
-		return plumb_fail(
-		        err, PLUMB_BAD_INPUT, "%s offers %u kernels, expected 1..4096", l->path, from->kernels);
+		return plumb_fail(err, PLUMB_BAD_INPUT, "%s offers %u kernels, expected 1..4096", l->path, from->kernels);
 	/* members that came after its time are not there */
 	struct plumb_kernel_library known = {0};
 	memcpy(&known, from, from->size < sizeof known ? from->size : sizeof known);
@@ -280,8 +279,8 @@ const char *plumb_user_describe(const struct plumb_user *u, char *text, size_t s
 	for (int i = 0; i < u->libraries && n < size; i++) {
 		const struct user_library *l = u->library[i];
 		n += (size_t)snprintf(text + n, size - n, "%s%s%s%s%s%s%s", i ? ", " : "", l->name ? l->name : "",
-		        l->name && l->version ? " " : "", l->version ? l->version : "",
-		        l->name || l->version ? " (" : "", l->path, l->name || l->version ? ")" : "");
+			l->name && l->version ? " " : "", l->version ? l->version : "", l->name || l->version ? " (" : "",
+			l->path, l->name || l->version ? ")" : "");
 	}
 	for (unsigned char *p = (unsigned char *)text; *p; p++)
 		if (*p < 0x20 || *p >= 0x7f)
@@ -300,7 +299,7 @@ bool user_gives(const struct user_unit *unit, int j, const struct plumb_operand 
 			const struct plumb_op_info *info = &plumb_ops[unit->op[i]];
 			for (int k = 0; k < info->operands; k++)
 				if (info->operand[k].role == PLUMB_OUT &&
-				        plumb_flow_feeds(unit->op[i], info->operand[k].name, unit->op[j], o->name))
+					plumb_flow_feeds(unit->op[i], info->operand[k].name, unit->op[j], o->name))
 					return false;
 		}
 		return true;
@@ -324,7 +323,7 @@ static int describe(struct user_unit *unit, struct plumb_error *err)
 				continue;
 			if (unit->info.operands == USER_MAX_OPERANDS)
 				return plumb_fail(err, PLUMB_BAD_INPUT, "%s: entry %s has more than %d operands",
-				        unit->library->path, unit->kernel->ops, USER_MAX_OPERANDS);
+					unit->library->path, unit->kernel->ops, USER_MAX_OPERANDS);
 			unit->op_of[unit->info.operands] = j;
 			struct plumb_operand *mine = &unit->operand[unit->info.operands++];
 			*mine = *o;
@@ -337,7 +336,7 @@ static int describe(struct user_unit *unit, struct plumb_error *err)
 		at += (info->args_size + 15) / 16 * 16;
 		if (at > USER_MAX_ARGS)
 			return plumb_fail(err, PLUMB_BAD_INPUT, "%s: entry %s has more than %d bytes of arguments",
-			        unit->library->path, unit->kernel->ops, USER_MAX_ARGS);
+				unit->library->path, unit->kernel->ops, USER_MAX_ARGS);
 	}
 	unit->info.name = strdup(unit->kernel->ops);
 	unit->info.stage = plumb_ops[unit->op[0]].stage;
@@ -376,18 +375,18 @@ static int take_device(struct user_unit *unit, struct plumb_device *device, stru
 		return PLUMB_OK;
 	if (where == PLUMB_KERNEL_CUDA && !is_cuda)
 		return plumb_fail(err, PLUMB_NO_DEVICE,
-		        "%s: %s wants pointers of a GPU, and the device is %s: --device cuda", unit->library->path,
-		        unit->kernel->ops, device ? plumb_device_name(device) : "not open");
+			"%s: %s wants pointers of a GPU, and the device is %s: --device cuda", unit->library->path,
+			unit->kernel->ops, device ? plumb_device_name(device) : "not open");
 	if (where == PLUMB_KERNEL_SIMT && (!device || is_cuda))
 		return plumb_fail(err, PLUMB_NO_DEVICE,
-		        "%s: %s wants pointers of the simt device, and the device is %s: --device simt",
-		        unit->library->path, unit->kernel->ops, device ? plumb_device_name(device) : "not open");
+			"%s: %s wants pointers of the simt device, and the device is %s: --device simt",
+			unit->library->path, unit->kernel->ops, device ? plumb_device_name(device) : "not open");
 	unit->device = device;
 	return PLUMB_OK;
 }
 
 static int unit_take(struct plumb_user *u, const struct user_library *l, const struct plumb_kernel *k,
-        struct plumb_device *device, struct user_unit **out, struct plumb_error *err)
+	struct plumb_device *device, struct user_unit **out, struct plumb_error *err)
 {
 	struct user_unit *unit, **list;
 	int status;
@@ -456,7 +455,7 @@ static int layer_fits(const struct user_unit *unit, const struct plumb_config *c
 }
 
 static int bind_unit(const struct user_unit *unit, struct plumb_plan *plan, const struct plumb_config *cfg, int first,
-        int last, bool must, struct plumb_error *err)
+	int last, bool must, struct plumb_error *err)
 {
 	int bound = 0;
 
@@ -471,17 +470,15 @@ static int bind_unit(const struct user_unit *unit, struct plumb_plan *plan, cons
 			continue;
 		if (fits < 0)
 			return plumb_fail(err, PLUMB_BAD_INPUT,
-			        "%s: in layer %d the ops of '%s' do not always follow each other (%s stands apart), "
-			        "expected neighbours",
-			        unit->library->path, l, unit->kernel->ops, plumb_ops[stray].name);
+				"%s: in layer %d the ops of '%s' do not always follow each other (%s stands apart), "
+				"expected neighbours",
+				unit->library->path, l, unit->kernel->ops, plumb_ops[stray].name);
 		for (int j = 0; j < unit->ops && fits; j++)
-			plumb_plan_bind(
-			        plan, unit->op[j], l, l, (struct plumb_binding){&unit->seat_set, &unit->seat[j]});
+			plumb_plan_bind(plan, unit->op[j], l, l, (struct plumb_binding){&unit->seat_set, &unit->seat[j]});
 		bound += fits;
 	}
 	if (!bound && must)
-		return plumb_fail(
-		        err, PLUMB_BAD_INPUT, "--op: no layer of %d..%d runs %s", first, last, unit->kernel->ops);
+		return plumb_fail(err, PLUMB_BAD_INPUT, "--op: no layer of %d..%d runs %s", first, last, unit->kernel->ops);
 	return PLUMB_OK;
 }
 
@@ -503,8 +500,8 @@ static const struct plumb_kernel *find_kernel(const struct user_library *l, cons
 			if (strcmp(plumb_ops[op[j]].name, ops) == 0) {
 				if (found) {
 					plumb_fail(err, PLUMB_BAD_INPUT,
-					        "%s offers %s in '%s' and in '%s': name one of them", l->path, ops,
-					        found->ops, l->kernel[i].ops);
+						"%s offers %s in '%s' and in '%s': name one of them", l->path, ops,
+						found->ops, l->kernel[i].ops);
 					return NULL;
 				}
 				found = &l->kernel[i];
@@ -518,7 +515,7 @@ static const struct plumb_kernel *find_kernel(const struct user_library *l, cons
 }
 
 int plumb_user_bind(struct plumb_user *u, struct plumb_plan *plan, const struct plumb_config *cfg, const char *path,
-        const char *ops, int first, int last, struct plumb_device *device, struct plumb_error *err)
+	const char *ops, int first, int last, struct plumb_device *device, struct plumb_error *err)
 {
 	bool all = strcmp(ops, "all") == 0;
 	struct user_unit *unit = NULL;
@@ -571,16 +568,15 @@ int plumb_user_whole(const struct plumb_user *u, const struct plumb_plan *plan, 
 			const struct user_seat *seat = seat_of(&plan->binding[(size_t)l * PLUMB_OP_COUNT + op]);
 			for (int j = 0; seat && j < seat->unit->ops; j++) {
 				const struct user_unit *unit = seat->unit;
-				const struct plumb_binding *b =
-				        &plan->binding[(size_t)l * PLUMB_OP_COUNT + unit->op[j]];
+				const struct plumb_binding *b = &plan->binding[(size_t)l * PLUMB_OP_COUNT + unit->op[j]];
 				const struct user_seat *other = seat_of(b);
 				if (other && other->unit == unit)
 					continue;
 				return plumb_fail(err, PLUMB_BAD_INPUT,
-				        "layer %d: %s runs from %s, and %s of %s covers it too: a fused entry runs as "
-				        "a whole or not at all",
-				        l, plumb_ops[unit->op[j]].name, b->set ? b->set->name : "nothing",
-				        unit->kernel->ops, unit->library->path);
+					"layer %d: %s runs from %s, and %s of %s covers it too: a fused entry runs as "
+					"a whole or not at all",
+					l, plumb_ops[unit->op[j]].name, b->set ? b->set->name : "nothing",
+					unit->kernel->ops, unit->library->path);
 			}
 		}
 	return PLUMB_OK;

@@ -58,7 +58,7 @@ bool plumb_user_wants(const struct plumb_user *user, int32_t where);
  * when the library offers no such entry, when no layer runs it, or when the neighbours of a fused entry do not follow
  * each other everywhere in a layer; PLUMB_NO_DEVICE when the entry wants a device that is not open. */
 int plumb_user_bind(struct plumb_user *user, struct plumb_plan *plan, const struct plumb_config *cfg, const char *path,
-        const char *ops, int first, int last, struct plumb_device *device, struct plumb_error *err);
+	const char *ops, int first, int last, struct plumb_device *device, struct plumb_error *err);
 
 /* What a kernel of these ops, "a" or "a+b", is given, without traces: fn for each operand of each op, in order; a
  * status other than PLUMB_OK ends the walk. Errors: PLUMB_BAD_INPUT for a name that is no op's, or one that comes
@@ -99,7 +99,7 @@ struct plumb_device *plumb_user_device(const struct plumb_binding *binding);
  * full: the arguments as the decoder made them (see shadow).
  * Returns how many. */
 int plumb_user_done(const struct plumb_call *call, struct plumb_call wrote[PLUMB_USER_MAX_OPS],
-        struct plumb_call full[PLUMB_USER_MAX_OPS]);
+	struct plumb_call full[PLUMB_USER_MAX_OPS]);
 
 /* Whether an output of a call, as the decoder made it, is nobody's to compare: inside a fused entry, or a trace not
  * written. */

@@ -12,13 +12,11 @@
 #include "opt/user_private.h"
 
 _Static_assert(sizeof(struct plumb_kernel_ngram) == sizeof(struct plumb_ngram) && PLUMB_MAX_NGRAM == 16 &&
-                       PLUMB_MAX_NGRAM_HEADS == 256,
-        "plumb_kernel_ngram is plumb_ngram");
+		       PLUMB_MAX_NGRAM_HEADS == 256,
+	"plumb_kernel_ngram is plumb_ngram");
 _Static_assert(sizeof(struct plumb_kernel_matrix) == 8 + 4 * 8 + 8 + sizeof(void *), "no padding");
-_Static_assert(
-        (int)PLUMB_KERNEL_IN == (int)PLUMB_IN + 1 && (int)PLUMB_KERNEL_CONSTANT == (int)PLUMB_CONSTANT + 1, "roles");
-_Static_assert(
-        (int)PLUMB_KERNEL_F32 == (int)PLUMB_F32 + 1 && (int)PLUMB_KERNEL_NVFP4 == (int)PLUMB_NVFP4 + 1, "formats");
+_Static_assert((int)PLUMB_KERNEL_IN == (int)PLUMB_IN + 1 && (int)PLUMB_KERNEL_CONSTANT == (int)PLUMB_CONSTANT + 1, "roles");
+_Static_assert((int)PLUMB_KERNEL_F32 == (int)PLUMB_F32 + 1 && (int)PLUMB_KERNEL_NVFP4 == (int)PLUMB_NVFP4 + 1, "formats");
 
 enum { SHADOW_STATES = 8 }; /* of one op */
 
@@ -77,19 +75,19 @@ static int64_t matrices_of(const struct plumb_env *env, const struct plumb_opera
 static struct plumb_kernel_matrix matrix_of(const struct plumb_weight *w, const struct plumb_weight *host)
 {
 	return (struct plumb_kernel_matrix){
-	        .format = (int32_t)w->format + 1,
-	        .scale_format = w->scale ? (int32_t)w->scale_format + 1 : 0,
-	        .rows = w->rows,
-	        .cols = w->cols,
-	        .data = w->data,
-	        .scale = w->scale,
-	        .global = w->global,
-	        .identity = host,
+		.format = (int32_t)w->format + 1,
+		.scale_format = w->scale ? (int32_t)w->scale_format + 1 : 0,
+		.rows = w->rows,
+		.cols = w->cols,
+		.data = w->data,
+		.scale = w->scale,
+		.global = w->global,
+		.identity = host,
 	};
 }
 
-static void view_weight(struct plumb_kernel_operand *to, struct plumb_kernel_matrix *matrix,
-        const struct plumb_weight *w, const struct plumb_weight *host, int64_t count)
+static void view_weight(struct plumb_kernel_operand *to, struct plumb_kernel_matrix *matrix, const struct plumb_weight *w,
+	const struct plumb_weight *host, int64_t count)
 {
 	for (int64_t i = 0; i < count; i++)
 		matrix[i] = matrix_of(&w[i], &host[i]); /* no padding: tables are compared as bytes */
@@ -100,7 +98,7 @@ static void view_weight(struct plumb_kernel_operand *to, struct plumb_kernel_mat
 }
 
 static void view_cache(const struct plumb_env *env, struct plumb_kernel_operand *to, const struct plumb_operand *o,
-        const struct plumb_cache *c, const struct plumb_cache *host, int64_t position, int64_t T)
+	const struct plumb_cache *c, const struct plumb_cache *host, int64_t position, int64_t T)
 {
 	int64_t tokens = strncmp(o->shape, "NB", 2) == 0 ? env->cfg->block_tokens : 1; /* a row */
 
@@ -121,7 +119,7 @@ static void view_cache(const struct plumb_env *env, struct plumb_kernel_operand 
 
 /* args: of the unit's block, with pointers that the kernel can use; host: the same with the host's. */
 static int view_build(
-        struct view *v, struct user_unit *unit, const struct plumb_env *env, const void *args, const void *host)
+	struct view *v, struct user_unit *unit, const struct plumb_env *env, const void *args, const void *host)
 {
 	const struct plumb_op_info *info = &unit->info;
 	const struct plumb_call *call = env->call;
@@ -139,8 +137,8 @@ static int view_build(
 	}
 	v->matrix = calloc((size_t)matrices + 1, sizeof *v->matrix);
 	if (!v->matrix)
-		return plumb_fail(env->err, PLUMB_BAD_INPUT, "out of memory for %lld matrices of %s",
-		        (long long)matrices, info->name);
+		return plumb_fail(env->err, PLUMB_BAD_INPUT, "out of memory for %lld matrices of %s", (long long)matrices,
+			info->name);
 	matrix = v->matrix;
 	for (int i = 0; i < info->operands; i++) {
 		const struct plumb_operand *o = &info->operand[i];
@@ -152,10 +150,10 @@ static int view_build(
 			continue;
 		n++;
 		*to = (struct plumb_kernel_operand){.name = o->name,
-		        .op = plumb_ops[unit->op[unit->op_of[i]]].name,
-		        .role = (int32_t)o->role + 1,
-		        .kind = PLUMB_KERNEL_ARRAY,
-		        .data = (void *)(uintptr_t)data};
+			.op = plumb_ops[unit->op[unit->op_of[i]]].name,
+			.role = (int32_t)o->role + 1,
+			.kind = PLUMB_KERNEL_ARRAY,
+			.data = (void *)(uintptr_t)data};
 		to->rank = plumb_shape_eval(o->shape, env->cfg, &extent, to->dim);
 		switch (o->kind) {
 		case PLUMB_KIND_F32:
@@ -188,31 +186,31 @@ static int view_build(
 		}
 	}
 	v->call = (struct plumb_kernel_call){
-	        .size = sizeof v->call,
-	        .operand_size = sizeof v->operand[0],
-	        .ops = unit->kernel->ops,
-	        .T = extent.T,
-	        .position = position,
-	        .capacity = env->capacity,
-	        .layer = call ? call->layer : -1,
-	        .layers = env->cfg->layers,
-	        .bf16 = env->policy == PLUMB_POLICY_BF16,
-	        .where = unit->kernel->where,
-	        .eps = env->cfg->rms_norm_eps,
-	        .gdn_gate = env->cfg->gdn_gate == PLUMB_GATE_SILU,
-	        .norm_topk = env->cfg->norm_topk,
-	        .ties = env->ties == PLUMB_TIES_TORCH,
-	        .eos = env->cfg->eos,
-	        .dim = v->dim,
-	        .operand = v->operand,
-	        .operands = n,
-	        .message = v->message,
-	        .message_size = sizeof v->message,
+		.size = sizeof v->call,
+		.operand_size = sizeof v->operand[0],
+		.ops = unit->kernel->ops,
+		.T = extent.T,
+		.position = position,
+		.capacity = env->capacity,
+		.layer = call ? call->layer : -1,
+		.layers = env->cfg->layers,
+		.bf16 = env->policy == PLUMB_POLICY_BF16,
+		.where = unit->kernel->where,
+		.eps = env->cfg->rms_norm_eps,
+		.gdn_gate = env->cfg->gdn_gate == PLUMB_GATE_SILU,
+		.norm_topk = env->cfg->norm_topk,
+		.ties = env->ties == PLUMB_TIES_TORCH,
+		.eos = env->cfg->eos,
+		.dim = v->dim,
+		.operand = v->operand,
+		.operands = n,
+		.message = v->message,
+		.message_size = sizeof v->message,
 	};
 	if (unit->device && plumb_device_is_cuda(unit->device))
 		v->call.stream = plumb_device_stream(unit->device);
-	static const char *const letter[] = {"T", "P", "NB", "D", "S", "R", "V", "Hq", "Hkv", "Dh", "Dr", "Hk", "Hv",
-	        "Dk", "Dv", "C", "Kc", "E", "A", "F", "Fs", "Hi", "Di", "B", "N", "G", "Hg", "De", "Kp", "W"};
+	static const char *const letter[] = {"T", "P", "NB", "D", "S", "R", "V", "Hq", "Hkv", "Dh", "Dr", "Hk", "Hv", "Dk",
+		"Dv", "C", "Kc", "E", "A", "F", "Fs", "Hi", "Di", "B", "N", "G", "Hg", "De", "Kp", "W"};
 	_Static_assert(sizeof letter / sizeof letter[0] <= USER_LETTERS, "room for all letters");
 	for (size_t i = 0; i < sizeof letter / sizeof letter[0]; i++) {
 		int64_t value[8] = {0};
@@ -234,14 +232,13 @@ static int device_tables(struct user_unit *unit, const struct plumb_env *env, st
 		o->device_matrix = o->matrix;
 		if (!o->matrix || !d || !d->own_memory)
 			continue;
-		while (t < unit->table + unit->tables &&
-		        (t->identity != o->matrix->identity || t->count != o->matrices))
+		while (t < unit->table + unit->tables && (t->identity != o->matrix->identity || t->count != o->matrices))
 			t++;
 		if (t == unit->table + unit->tables) {
 			struct user_table *list = realloc(unit->table, (size_t)(unit->tables + 1) * sizeof *list);
 			if (!list)
 				return plumb_fail(env->err, PLUMB_BAD_INPUT, "out of memory for the weights of %s",
-				        unit->kernel->ops);
+					unit->kernel->ops);
 			unit->table = list;
 			t = &list[unit->tables++];
 			*t = (struct user_table){.identity = o->matrix->identity, .count = o->matrices};
@@ -265,7 +262,7 @@ static int device_tables(struct user_unit *unit, const struct plumb_env *env, st
 
 /* A value other than 0 that a kernel's function returned, or 0: an error of the device. */
 static int kernel_failed(
-        const struct user_unit *unit, const struct plumb_env *env, const char *phase, int value, struct view *v)
+	const struct user_unit *unit, const struct plumb_env *env, const char *phase, int value, struct view *v)
 {
 	char text[768];
 
@@ -276,7 +273,7 @@ static int kernel_failed(
 	if (!value) /* found after it had returned */
 		return plumb_fail(env->err, PLUMB_MISMATCH, "%s failed: %s", text, v->message);
 	return plumb_fail(env->err, PLUMB_MISMATCH, "%s failed: %s%s(returned %d)", text, v->message,
-	        v->message[0] ? " " : "", value);
+		v->message[0] ? " " : "", value);
 }
 
 /* What prepare left for the weights of this call; calls it when there is nothing yet. */
@@ -308,7 +305,7 @@ static int prepared(struct user_unit *unit, const struct plumb_env *env, struct 
 		if (!list || !kept) {
 			free(kept);
 			return plumb_fail(
-			        env->err, PLUMB_BAD_INPUT, "out of memory for what %s prepares", unit->library->path);
+				env->err, PLUMB_BAD_INPUT, "out of memory for what %s prepares", unit->library->path);
 		}
 		memcpy(kept, key, sizeof key);
 		p = &unit->prepared[unit->prepared_count];
@@ -332,18 +329,17 @@ static int prepared(struct user_unit *unit, const struct plumb_env *env, struct 
 
 /* Workspace in host memory, between zones, holding poison. */
 static int host_workspace(
-        struct user_unit *unit, const struct plumb_env *env, struct view *v, size_t bytes, enum plumb_poison poison)
+	struct user_unit *unit, const struct plumb_env *env, struct view *v, size_t bytes, enum plumb_poison poison)
 {
 	struct plumb_user *u = unit->user;
 	size_t whole = (bytes + 255) / 256 * 256 + 2 * (size_t)PLUMB_GUARD_ZONE;
 
-	if (whole < bytes ||
-	        (u->workspace_room < whole &&
-	                !(free(u->workspace), u->workspace_room = 0,
-	                        u->workspace = aligned_alloc(PLUMB_GUARD_ZONE,
-	                                (whole + PLUMB_GUARD_ZONE - 1) / PLUMB_GUARD_ZONE * PLUMB_GUARD_ZONE))))
+	if (whole < bytes || (u->workspace_room < whole && !(free(u->workspace), u->workspace_room = 0,
+								   u->workspace = aligned_alloc(PLUMB_GUARD_ZONE,
+									   (whole + PLUMB_GUARD_ZONE - 1) /
+										   PLUMB_GUARD_ZONE * PLUMB_GUARD_ZONE))))
 		return plumb_fail(env->err, PLUMB_BAD_INPUT, "out of memory for the workspace of %s: %zu bytes",
-		        unit->library->path, bytes);
+			unit->library->path, bytes);
 	if (u->workspace_room < whole)
 		u->workspace_room = whole;
 	plumb_poison_fill(poison, PLUMB_POISON_32, u->workspace, 0, PLUMB_GUARD_ZONE / 4);
@@ -354,20 +350,19 @@ static int host_workspace(
 }
 
 static int check_workspace(
-        const struct user_unit *unit, const struct plumb_env *env, size_t bytes, enum plumb_poison poison)
+	const struct user_unit *unit, const struct plumb_env *env, size_t bytes, enum plumb_poison poison)
 {
 	const unsigned char *zone = unit->user->workspace;
 	size_t before = plumb_poison_zone_last(poison, zone);
 	size_t after = plumb_poison_zone_first(poison, zone + PLUMB_GUARD_ZONE + bytes);
 
 	if (before < PLUMB_GUARD_ZONE)
-		return plumb_fail(env->err, PLUMB_MISMATCH,
-		        "%s wrote before its workspace (%zu bytes before the first)", unit->kernel->ops,
-		        PLUMB_GUARD_ZONE - before);
+		return plumb_fail(env->err, PLUMB_MISMATCH, "%s wrote before its workspace (%zu bytes before the first)",
+			unit->kernel->ops, PLUMB_GUARD_ZONE - before);
 	if (after < PLUMB_GUARD_ZONE)
 		return plumb_fail(env->err, PLUMB_MISMATCH,
-		        "%s wrote after its workspace of %zu bytes (%zu bytes after the last)", unit->kernel->ops,
-		        bytes, after);
+			"%s wrote after its workspace of %zu bytes (%zu bytes after the last)", unit->kernel->ops, bytes,
+			after);
 	return PLUMB_OK;
 }
 
@@ -417,8 +412,7 @@ static int run_kernel(const struct plumb_env *env, const void *args)
 	if (status == PLUMB_OK) {
 		user_enter(unit, "run", env->call);
 		value = unit->kernel->run(&v->call);
-		if (unit->device &&
-		        value == 0) /* errors of the launch are the kernel's, and a hang stays under the mark */
+		if (unit->device && value == 0) /* errors of the launch are the kernel's, and a hang stays under the mark */
 			status = plumb_device_sync(unit->device, env->err);
 		user_leave(unit->user);
 		if (status != PLUMB_OK) {
@@ -456,7 +450,7 @@ static void show(struct user_unit *unit, int j, const struct plumb_env *env, con
 {
 	const struct plumb_op_info *info = &plumb_ops[unit->op[j]];
 	unsigned char *shown = unit->shown.byte + unit->args_offset[j],
-	              *decoders = unit->decoders.byte + unit->args_offset[j];
+		      *decoders = unit->decoders.byte + unit->args_offset[j];
 
 	memcpy(decoders, args, info->args_size);
 	memcpy(shown, args, info->args_size);
@@ -521,7 +515,7 @@ static int collect(const struct user_seat *seat, const struct plumb_env *env, co
 
 	if (j != unit->next && j != 0)
 		return plumb_fail(env->err, PLUMB_BAD_INPUT, "%s of %s is called for %s without the ops before it",
-		        unit->kernel->ops, unit->library->path, plumb_ops[op].name);
+			unit->kernel->ops, unit->library->path, plumb_ops[op].name);
 	unit->next = j + 1 < unit->ops ? j + 1 : 0;
 	memcpy(unit->block.byte + unit->args_offset[j], args, plumb_ops[op].args_size);
 	for (int k = 0; k < plumb_ops[op].operands; k++)
@@ -539,7 +533,7 @@ static int collect(const struct user_seat *seat, const struct plumb_env *env, co
 
 /* The rows of a cache that the call has to write. */
 static void poison_rows(const struct plumb_env *env, const struct plumb_operand *o, const struct plumb_cache *cache,
-        int64_t position, int64_t T)
+	int64_t position, int64_t T)
 {
 	struct plumb_kernel_operand rows = {0};
 
@@ -548,7 +542,7 @@ static void poison_rows(const struct plumb_env *env, const struct plumb_operand 
 	view_cache(env, &rows, o, cache, cache, position, T);
 	for (int64_t r = rows.first_row; r < rows.end_row; r++)
 		plumb_poison_fill(PLUMB_POISON_NAN, plumb_poison_unit(cache->format), plumb_cache_row(cache, r), 0,
-		        (size_t)cache->width);
+			(size_t)cache->width);
 }
 
 /* Outputs hold NaN before: an element that the kernel leaves shows. */
@@ -566,8 +560,8 @@ static void poison_outputs(const struct user_unit *unit, const struct plumb_env 
 			shared = shared || (k != i && plumb_operand_get(unit->block.byte, &unit->info.operand[k]) == data);
 		if (o->role != PLUMB_OUT || !data || shared)
 			continue;
-		plumb_poison_fill(PLUMB_POISON_NAN, o->kind == PLUMB_KIND_I64 ? PLUMB_POISON_64 : PLUMB_POISON_32, data,
-		        0, (size_t)plumb_shape_count(o->shape, env->cfg, &extent));
+		plumb_poison_fill(PLUMB_POISON_NAN, o->kind == PLUMB_KIND_I64 ? PLUMB_POISON_64 : PLUMB_POISON_32, data, 0,
+			(size_t)plumb_shape_count(o->shape, env->cfg, &extent));
 	}
 }
 
@@ -621,8 +615,7 @@ static int run(void *self, const struct plumb_call *call)
 		user_enter(seat->unit, "run", call);
 		plumb_user_mark_show(u->mark, text, sizeof text);
 		user_leave(u);
-		return plumb_fail(
-		        call->env->err, PLUMB_MISMATCH, "%.300s: %.440s", text, without_name(&whole, said.text));
+		return plumb_fail(call->env->err, PLUMB_MISMATCH, "%.300s: %.440s", text, without_name(&whole, said.text));
 	}
 	return status;
 }
@@ -636,7 +629,7 @@ struct plumb_runner plumb_user_runner(struct plumb_user *u, const struct plumb_u
 /* ---- for those who look at calls ---- */
 
 int plumb_user_done(const struct plumb_call *call, struct plumb_call wrote[PLUMB_USER_MAX_OPS],
-        struct plumb_call full[PLUMB_USER_MAX_OPS])
+	struct plumb_call full[PLUMB_USER_MAX_OPS])
 {
 	const struct user_seat *seat = call->binding->device;
 
@@ -655,8 +648,7 @@ int plumb_user_done(const struct plumb_call *call, struct plumb_call wrote[PLUMB
 bool plumb_user_hides(const struct plumb_binding *binding, const char *operand)
 {
 	const struct user_seat *seat = plumb_user_is(binding) ? binding->device : NULL;
-	const struct plumb_operand *o =
-	        seat ? plumb_operand_find(&plumb_ops[seat->unit->op[seat->index]], operand) : NULL;
+	const struct plumb_operand *o = seat ? plumb_operand_find(&plumb_ops[seat->unit->op[seat->index]], operand) : NULL;
 
 	return o && !user_gives(seat->unit, seat->index, o);
 }

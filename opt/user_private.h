@@ -45,10 +45,9 @@ struct user_unit {
 	size_t args_offset[PLUMB_USER_MAX_OPS]; /* of each op's arguments in the block */
 	struct plumb_op_info info;              /* of the block: what the kernel is given */
 	struct plumb_operand operand[USER_MAX_OPERANDS];
-	int op_of[USER_MAX_OPERANDS]; /* index into op */
-	struct plumb_set seat_set,
-	        whole_set;      /* what the plan binds; what the guard calls, with the block as arguments */
-	struct user_seat *seat; /* (ops) */
+	int op_of[USER_MAX_OPERANDS];         /* index into op */
+	struct plumb_set seat_set, whole_set; /* what the plan binds; what the guard calls, with the block as arguments */
+	struct user_seat *seat;               /* (ops) */
 	struct plumb_binding whole;
 
 	/* the call that is being put together */
@@ -61,7 +60,7 @@ struct user_unit {
 	const void *host; /* the block of the run under way, with the host's pointers */
 	struct plumb_call part[PLUMB_USER_MAX_OPS];
 	struct plumb_call
-	        full[PLUMB_USER_MAX_OPS]; /* the same with the decoder's arguments, of which the kernel sees a part */
+		full[PLUMB_USER_MAX_OPS]; /* the same with the decoder's arguments, of which the kernel sees a part */
 	union {
 		unsigned char byte[USER_MAX_ARGS];
 		void *align;

@@ -137,9 +137,9 @@ int attn_decode_ref(const struct plumb_env *env, const void *args)
 		free(acc);
 		free(row);
 	}
-	return failed ? plumb_fail(env->err, PLUMB_BAD_INPUT, "out of memory for attention over %lld tokens",
-				(long long)most)
-		      : PLUMB_OK;
+	return failed ? plumb_fail(
+				env->err, PLUMB_BAD_INPUT, "out of memory for attention over %lld tokens", (long long)most)
+	              : PLUMB_OK;
 }
 
 int attn_gate_ref(const struct plumb_env *env, const void *args)

@@ -12,31 +12,31 @@
 #include "ref/linear.h"
 
 plumb_bound_fn *const plumb_bounds[PLUMB_OP_COUNT] = {
-        [PLUMB_EMBED] = embed_bound,
-        [PLUMB_PLE_EMBED] = ple_embed_bound,
-        [PLUMB_PLE_GATE] = ple_gate_bound,
-        [PLUMB_PLE_CONV] = ple_conv_bound,
-        [PLUMB_HC_NORM_DOWN] = hc_norm_down_bound,
-        [PLUMB_HC_UP_MIX] = hc_up_mix_bound,
-        [PLUMB_HC_INJECT] = hc_inject_bound,
-        [PLUMB_GDN_IN_PROJ] = gdn_in_proj_bound,
-        [PLUMB_GDN_CONV] = gdn_conv_bound,
-        [PLUMB_GDN_RECURRENCE] = gdn_recurrence_bound,
-        [PLUMB_GDN_NORM_GATE] = gdn_norm_gate_bound,
-        [PLUMB_GDN_OUT_PROJ] = gdn_out_proj_bound,
-        [PLUMB_ATTN_IN_PROJ] = attn_in_proj_bound,
-        [PLUMB_ATTN_QK_ROPE] = attn_qk_rope_bound,
-        [PLUMB_QSA_PROJECT] = qsa_project_bound,
-        [PLUMB_QSA_SCORE] = qsa_score_bound,
-        [PLUMB_QSA_SELECT] = qsa_select_bound,
-        [PLUMB_ATTN_DECODE] = attn_decode_bound,
-        [PLUMB_ATTN_GATE] = attn_gate_bound,
-        [PLUMB_ATTN_OUT_PROJ] = attn_out_proj_bound,
-        [PLUMB_MOE_ROUTER] = moe_router_bound,
-        [PLUMB_MOE_GATE_UP] = moe_gate_up_bound,
-        [PLUMB_MOE_DOWN] = moe_down_bound,
-        [PLUMB_LM_HEAD] = lm_head_bound,
-        [PLUMB_ARGMAX] = argmax_bound,
+	[PLUMB_EMBED] = embed_bound,
+	[PLUMB_PLE_EMBED] = ple_embed_bound,
+	[PLUMB_PLE_GATE] = ple_gate_bound,
+	[PLUMB_PLE_CONV] = ple_conv_bound,
+	[PLUMB_HC_NORM_DOWN] = hc_norm_down_bound,
+	[PLUMB_HC_UP_MIX] = hc_up_mix_bound,
+	[PLUMB_HC_INJECT] = hc_inject_bound,
+	[PLUMB_GDN_IN_PROJ] = gdn_in_proj_bound,
+	[PLUMB_GDN_CONV] = gdn_conv_bound,
+	[PLUMB_GDN_RECURRENCE] = gdn_recurrence_bound,
+	[PLUMB_GDN_NORM_GATE] = gdn_norm_gate_bound,
+	[PLUMB_GDN_OUT_PROJ] = gdn_out_proj_bound,
+	[PLUMB_ATTN_IN_PROJ] = attn_in_proj_bound,
+	[PLUMB_ATTN_QK_ROPE] = attn_qk_rope_bound,
+	[PLUMB_QSA_PROJECT] = qsa_project_bound,
+	[PLUMB_QSA_SCORE] = qsa_score_bound,
+	[PLUMB_QSA_SELECT] = qsa_select_bound,
+	[PLUMB_ATTN_DECODE] = attn_decode_bound,
+	[PLUMB_ATTN_GATE] = attn_gate_bound,
+	[PLUMB_ATTN_OUT_PROJ] = attn_out_proj_bound,
+	[PLUMB_MOE_ROUTER] = moe_router_bound,
+	[PLUMB_MOE_GATE_UP] = moe_gate_up_bound,
+	[PLUMB_MOE_DOWN] = moe_down_bound,
+	[PLUMB_LM_HEAD] = lm_head_bound,
+	[PLUMB_ARGMAX] = argmax_bound,
 };
 
 double plumb_gamma(int64_t depth)
@@ -53,8 +53,8 @@ static bool bounded(const struct plumb_operand *o)
 	       (o->role == PLUMB_STATE && (plumb_operand_is_real(o) || o->kind == PLUMB_KIND_CACHE));
 }
 
-int plumb_bound_make(const struct plumb_env *env, enum plumb_op op, int64_t position, const void *before,
-        const void *args, struct plumb_bound_set *set)
+int plumb_bound_make(const struct plumb_env *env, enum plumb_op op, int64_t position, const void *before, const void *args,
+	struct plumb_bound_set *set)
 {
 	const struct plumb_op_info *info = &plumb_ops[op];
 	int64_t T, B = env->cfg->block_tokens;
@@ -132,8 +132,7 @@ static void worst(struct plumb_bound_stat *s, double ratio, int64_t index, float
 	s->ball = b;
 }
 
-static void add_element(
-        struct plumb_bound_stat *s, struct cluster *c, int64_t index, float candidate, struct plumb_ball b)
+static void add_element(struct plumb_bound_stat *s, struct cluster *c, int64_t index, float candidate, struct plumb_ball b)
 {
 	float rounded = (float)b.value; /* beyond binary32: an Inf is what must come */
 	s->values++;
@@ -153,9 +152,7 @@ static void add_element(
 	}
 	/* binary64 has its own roundings: see ref/bound_ball.h */
 	double error = (double)candidate - b.value, allowed = b.error * (1.0 + 0x1p-20) + 0x1p-48 * fabs(b.value);
-	double ratio = fabs(error) <= allowed && b.error == 0.0 ? 0.0
-	               : b.error > 0.0                          ? fabs(error) / allowed
-	                                                        : HUGE_VAL;
+	double ratio = fabs(error) <= allowed && b.error == 0.0 ? 0.0 : b.error > 0.0 ? fabs(error) / allowed : HUGE_VAL;
 	worst(s, ratio, index, candidate, b);
 	/* a value that repeats the one before it (equal weights of tied experts) rounds the same way again: no new evidence */
 	bool repeats = b.value == c->last;
@@ -203,7 +200,7 @@ static int64_t cluster_size(const struct plumb_operand *o, const void *args, int
 
 /* Element j of an operand, as binary32. row: scratch for the rows of a cache, read once each. */
 static float candidate_at(const struct plumb_operand *o, const void *args, const struct plumb_bound_set *set, int i,
-        int64_t j, float *row, int64_t size)
+	int64_t j, float *row, int64_t size)
 {
 	float value;
 	if (row) {
@@ -212,12 +209,12 @@ static float candidate_at(const struct plumb_operand *o, const void *args, const
 		return row[j % size];
 	}
 	plumb_decode(plumb_operand_format(o, args),
-	        (const char *)plumb_operand_get(args, o) + (size_t)j * plumb_operand_element(o, args), 1, &value);
+		(const char *)plumb_operand_get(args, o) + (size_t)j * plumb_operand_element(o, args), 1, &value);
 	return value;
 }
 
-int plumb_bound_add(struct plumb_bound_result *result, const struct plumb_env *env, const void *args,
-        const struct plumb_bound_set *set)
+int plumb_bound_add(
+	struct plumb_bound_result *result, const struct plumb_env *env, const void *args, const struct plumb_bound_set *set)
 {
 	const struct plumb_op_info *info = &plumb_ops[set->op];
 
@@ -317,9 +314,9 @@ bool plumb_bound_stat_passes(const struct plumb_bound_stat *s, char *text, size_
 
 	if (text)
 		snprintf(text, size, "%sratio %.3g%s, rms %.3g%s, bias z %.3g%s%s%s",
-		        ratio_ok && rms_ok && bias_ok ? "" : "FAIL: ", s->max_ratio, ratio_ok ? "" : " > 1", rms,
-		        rms_ok ? "" : " > 0.632", z, bias_ok ? "" : " (biased)",
-		        s->apart ? ", NaN or Inf on one side" : "", s->unbounded ? ", elements without a bound" : "");
+			ratio_ok && rms_ok && bias_ok ? "" : "FAIL: ", s->max_ratio, ratio_ok ? "" : " > 1", rms,
+			rms_ok ? "" : " > 0.632", z, bias_ok ? "" : " (biased)", s->apart ? ", NaN or Inf on one side" : "",
+			s->unbounded ? ", elements without a bound" : "");
 	return ratio_ok && rms_ok && bias_ok;
 }
 

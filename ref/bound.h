@@ -61,8 +61,7 @@ struct plumb_bound_set {
 /* Fill the balls of set. before: the arguments as they were, that is with array states from before the call; args: the
  * same with what the candidate wrote (read only where a choice decides what the rest means: the experts of a router).
  * Inputs, weights and older cache rows are read from args. */
-typedef int plumb_bound_fn(
-        const struct plumb_env *env, const void *before, const void *args, struct plumb_bound_set *set);
+typedef int plumb_bound_fn(const struct plumb_env *env, const void *before, const void *args, struct plumb_bound_set *set);
 
 extern plumb_bound_fn *const plumb_bounds[PLUMB_OP_COUNT];
 
@@ -72,8 +71,8 @@ double plumb_gamma(int64_t depth);
 
 /* Allocate and fill. position: of row 0 of the call, which says what rows of caches it writes. Errors: PLUMB_BAD_INPUT
  * for memory. Freed with plumb_bound_free, also after an error. */
-int plumb_bound_make(const struct plumb_env *env, enum plumb_op op, int64_t position, const void *before,
-        const void *args, struct plumb_bound_set *set);
+int plumb_bound_make(const struct plumb_env *env, enum plumb_op op, int64_t position, const void *before, const void *args,
+	struct plumb_bound_set *set);
 void plumb_bound_free(struct plumb_bound_set *set);
 struct plumb_ball *plumb_bound_of(const struct plumb_bound_set *set, const char *operand);
 void plumb_bound_wide(struct plumb_bound_set *set, const char *operand);
@@ -108,7 +107,7 @@ struct plumb_bound_result {
 void plumb_bound_begin(struct plumb_bound_result *result, enum plumb_op op);
 /* Measure what args holds against set. Errors: PLUMB_BAD_INPUT for memory. */
 int plumb_bound_add(struct plumb_bound_result *result, const struct plumb_env *env, const void *args,
-        const struct plumb_bound_set *set);
+	const struct plumb_bound_set *set);
 /* Add b to a; calls of b follow those of a. */
 void plumb_bound_merge(struct plumb_bound_stat *a, const struct plumb_bound_stat *b);
 

@@ -29,7 +29,7 @@ int attn_in_proj_bound(const struct plumb_env *env, const void *before, const vo
 
 /* One head: x (Dh) -> normed (may be NULL) and rotated, as the cache holds it (NULL: an output). */
 static void norm_rotate(const struct plumb_env *env, const float *x, const float *w, const float *rope,
-        const struct plumb_cache *cache, struct plumb_ball *tmp, struct plumb_ball *normed, struct plumb_ball *rotated)
+	const struct plumb_cache *cache, struct plumb_ball *tmp, struct plumb_ball *normed, struct plumb_ball *rotated)
 {
 	int64_t Dh = env->cfg->head_dim;
 	bound_exact_copy(x, Dh, tmp);
@@ -118,8 +118,8 @@ static void attend_close(struct attend *w)
 }
 
 /* One query head over the n listed rows of kv head hk. */
-static void attend(const struct plumb_env *env, const struct plumb_attn_decode *a, const float *q, int64_t hk,
-        int64_t n, struct attend *w, struct plumb_ball *o)
+static void attend(const struct plumb_env *env, const struct plumb_attn_decode *a, const float *q, int64_t hk, int64_t n,
+	struct attend *w, struct plumb_ball *o)
 {
 	int64_t Dh = env->cfg->head_dim;
 	struct plumb_ball scale = ball_exact((double)(float)(1.0 / sqrt((double)Dh)));
@@ -139,8 +139,7 @@ static void attend(const struct plumb_env *env, const struct plumb_attn_decode *
 	}
 	(void)bound_exponentials(w->s, n);
 	/* below -104 an exponential is 0 whatever the rounding was */
-	struct plumb_ball sum = bound_tiled_sum(
-		w->s, 0x1p-24 * fmin(highest - lowest, 104.0), n, PLUMB_ATTN_TILE, w->term);
+	struct plumb_ball sum = bound_tiled_sum(w->s, 0x1p-24 * fmin(highest - lowest, 104.0), n, PLUMB_ATTN_TILE, w->term);
 	memset(w->sum, 0, (size_t)(4 * Dh) * sizeof *w->sum);
 	for (int64_t j = 0; j < n; j++) {
 		struct plumb_ball p = ball_rne(env, ball_div(w->s[j], sum));
@@ -156,18 +155,16 @@ static void attend(const struct plumb_env *env, const struct plumb_attn_decode *
 	int depth = value_depth(n);
 	for (int64_t i = 0; i < Dh; i++)
 		o[i] = ball_out(env,
-		        (struct plumb_ball){value[i], error[i] + plumb_gamma(depth) * size[i] + (double)n * 0x1p-150,
-		                root_of_squares(spread[i], sqrt((double)depth) * 0x1p-24 * size[i]) +
-		                        (double)n * 0x1p-150,
-		                0.0});
+			(struct plumb_ball){value[i], error[i] + plumb_gamma(depth) * size[i] + (double)n * 0x1p-150,
+				root_of_squares(spread[i], sqrt((double)depth) * 0x1p-24 * size[i]) + (double)n * 0x1p-150,
+				0.0});
 }
 
 int attn_decode_bound(const struct plumb_env *env, const void *before, const void *args, struct plumb_bound_set *set)
 {
 	const struct plumb_attn_decode *a = args;
 	const struct plumb_config *cfg = env->cfg;
-	int64_t Hq = cfg->q_heads, Hkv = cfg->kv_heads, Dh = cfg->head_dim, N = cfg->block_budget,
-	        B = cfg->block_tokens;
+	int64_t Hq = cfg->q_heads, Hkv = cfg->kv_heads, Dh = cfg->head_dim, N = cfg->block_budget, B = cfg->block_tokens;
 	struct plumb_ball *o = plumb_bound_of(set, "o");
 	int failed = 0;
 

@@ -117,7 +117,7 @@ static inline struct plumb_ball ball_out(const struct plumb_env *env, struct plu
 static inline struct plumb_ball ball_add(struct plumb_ball a, struct plumb_ball b)
 {
 	return ball_fl((struct plumb_ball){
-	        a.value + b.value, a.error + b.error, root_of_squares(a.spread, b.spread), a.drift + b.drift});
+		a.value + b.value, a.error + b.error, root_of_squares(a.spread, b.spread), a.drift + b.drift});
 }
 
 /* x + eps, where x is on the grid of the sum, so that the rounding is that of eps alone, always the same. */
@@ -135,7 +135,7 @@ static inline struct plumb_ball ball_product(struct plumb_ball a, struct plumb_b
 {
 	double x = fabs(a.value), y = fabs(b.value);
 	return ball_classed((struct plumb_ball){a.value * b.value, x * b.error + y * a.error + a.error * b.error,
-	        root_of_squares(x * b.spread, y * a.spread), a.value * b.drift + b.value * a.drift});
+		root_of_squares(x * b.spread, y * a.spread), a.value * b.drift + b.value * a.drift});
 }
 
 static inline struct plumb_ball ball_mul(struct plumb_ball a, struct plumb_ball b)
@@ -148,7 +148,7 @@ static inline struct plumb_ball ball_fmaf(struct plumb_ball a, struct plumb_ball
 {
 	struct plumb_ball p = ball_product(a, b);
 	return ball_fl((struct plumb_ball){
-	        p.value + c.value, p.error + c.error, root_of_squares(p.spread, c.spread), p.drift + c.drift});
+		p.value + c.value, p.error + c.error, root_of_squares(p.spread, c.spread), p.drift + c.drift});
 }
 
 static inline struct plumb_ball ball_div(struct plumb_ball a, struct plumb_ball b)
@@ -157,7 +157,7 @@ static inline struct plumb_ball ball_div(struct plumb_ball a, struct plumb_ball 
 	if (!(least > 0.0) && b.error > 0.0)
 		return (struct plumb_ball){q, HUGE_VAL, HUGE_VAL, 0.0};
 	return ball_fl((struct plumb_ball){q, (a.error + fabs(q) * b.error) / (b.error > 0.0 ? least : y),
-	        root_of_squares(a.spread, q * b.spread) / y, (a.drift - q * b.drift) / b.value});
+		root_of_squares(a.spread, q * b.spread) / y, (a.drift - q * b.drift) / b.value});
 }
 
 static inline struct plumb_ball ball_negate(struct plumb_ball a)
@@ -210,8 +210,8 @@ static inline struct plumb_ball ball_silu(struct plumb_ball x)
 /* At the threshold the identity is 2.1e-9 below log1p(exp(x)): a ball across it may see that step. */
 static inline struct plumb_ball ball_softplus(struct plumb_ball x)
 {
-	struct plumb_ball y = ball_monotone(
-	        x, softplus(x.value - x.error), softplus(x.value), softplus(x.value + x.error), ULP_SOFTPLUS);
+	struct plumb_ball y =
+		ball_monotone(x, softplus(x.value - x.error), softplus(x.value), softplus(x.value + x.error), ULP_SOFTPLUS);
 	if (x.value - x.error <= 20.0 && x.value + x.error > 20.0)
 		y.error += 2.1e-9;
 	return y;
@@ -226,8 +226,8 @@ static inline struct plumb_ball ball_sqrt(struct plumb_ball x) /* exactly rounde
 static inline struct plumb_ball ball_rsqrt(struct plumb_ball x)
 {
 	double low = x.value - x.error;
-	return ball_monotone(x, low > 0.0 ? 1.0 / sqrt(low) : HUGE_VAL, 1.0 / sqrt(x.value),
-	        1.0 / sqrt(x.value + x.error), ULP_RSQRT);
+	return ball_monotone(
+		x, low > 0.0 ? 1.0 / sqrt(low) : HUGE_VAL, 1.0 / sqrt(x.value), 1.0 / sqrt(x.value + x.error), ULP_RSQRT);
 }
 
 #endif

@@ -84,7 +84,7 @@ struct token {
  * is elsewhere only where a boundary lies within its error. Over many tokens of one call a single step apart spreads, and
  * the bound grows up to sqrt(Dk) steps / (1 - g); over one token it demands the nearest value. */
 static struct plumb_ball step_row(const struct token *w, double v, int64_t Dk, int depth, enum plumb_format format,
-        struct plumb_ball *s, double *norm)
+	struct plumb_ball *s, double *norm)
 {
 	double g = w->decay.value, local1 = 0.0, local2 = 0.0, k_error = 0.0, cross = 0.0, cross1 = 0.0;
 	struct plumb_ball memory = {0.0, 0.0, 0.0, 0.0};
@@ -125,7 +125,7 @@ static struct plumb_ball step_row(const struct token *w, double v, int64_t Dk, i
 		double rounding = half_ulp(fabs(value) + error);
 		local2 += rounding * rounding;
 		s[j] = (struct plumb_ball){
-		        value, error + rounding, 0.0, s[j].drift + k.drift * d + k.value * delta.drift * w->beta.value};
+			value, error + rounding, 0.0, s[j].drift + k.drift * d + k.value * delta.drift * w->beta.value};
 	}
 	*norm = carried + sqrt(local2);
 	/* o = S2.q */
@@ -166,7 +166,7 @@ static double length(const struct plumb_ball *x, int64_t n)
 
 /* The tokens of head h. qk: scratch (2, Dk); norm: scratch (Dv). */
 static void head(const struct plumb_env *env, const struct plumb_gdn_recurrence *a, int64_t h, const float *a_log,
-        const float *dt_bias, struct plumb_ball *qk, double *norm, struct plumb_ball *state, struct plumb_ball *o)
+	const float *dt_bias, struct plumb_ball *qk, double *norm, struct plumb_ball *state, struct plumb_ball *o)
 {
 	const struct plumb_config *cfg = env->cfg;
 	int64_t Hk = cfg->gdn_key_heads, Hv = cfg->gdn_value_heads, Dk = cfg->gdn_key_dim, Dv = cfg->gdn_value_dim;
@@ -194,8 +194,8 @@ static void head(const struct plumb_env *env, const struct plumb_gdn_recurrence 
 		for (int64_t i = 0; i < Dv; i++) {
 			double v = (double)y[2 * Hk * Dk + h * Dv + i];
 			o[(t * Hv + h) * Dv + i] =
-			        ball_out(env, step_row(&w, v, Dk, plumb_strided_depth(Dk, PLUMB_HEAD_LANES),
-			                              a->state_format, state + (h * Dv + i) * Dk, &norm[i]));
+				ball_out(env, step_row(&w, v, Dk, plumb_strided_depth(Dk, PLUMB_HEAD_LANES),
+						      a->state_format, state + (h * Dv + i) * Dk, &norm[i]));
 		}
 	}
 }

@@ -78,9 +78,8 @@ int hc_inject_bound(const struct plumb_env *env, const void *before, const void 
 			for (int64_t c = 0; c < D; c++) {
 				int64_t i = (t * S + s) * D + c;
 				struct plumb_ball y = ball_mul(ball_exact((double)a->branch[t * D + c]),
-				        ball_exact((double)a->injection[t * S + s]));
-				out[i] =
-				        ball_out(env, ball_add(ball_exact((double)old->residual[i]), ball_rne(env, y)));
+					ball_exact((double)a->injection[t * S + s]));
+				out[i] = ball_out(env, ball_add(ball_exact((double)old->residual[i]), ball_rne(env, y)));
 			}
 	return PLUMB_OK;
 }

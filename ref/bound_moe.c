@@ -15,7 +15,7 @@ static bool in_range(const struct plumb_env *env, int32_t expert)
 /* The weights of the experts that were chosen, right or not: that is judged elsewhere. p: exponentials of the logits of
  * one token, sum: theirs. */
 static void route(const struct plumb_env *env, const struct plumb_ball *p, struct plumb_ball sum, const int32_t *expert,
-        struct plumb_ball *weight)
+	struct plumb_ball *weight)
 {
 	int A = env->cfg->experts_per_token;
 	struct plumb_ball chosen = ball_exact(0.0);
@@ -55,7 +55,7 @@ int moe_router_bound(const struct plumb_env *env, const void *before, const void
 
 /* hidden of one expert and one token, x: (D). up_sum: scratch of as many values. */
 static int expert_hidden(const struct plumb_env *env, const struct plumb_weight *gate, const struct plumb_weight *up,
-        const struct plumb_ball *x, struct plumb_ball *up_sum, struct plumb_ball *hidden)
+	const struct plumb_ball *x, struct plumb_ball *up_sum, struct plumb_ball *hidden)
 {
 	const struct plumb_config *c = env->cfg;
 	int64_t rows = 2 * (c->experts_per_token * c->expert_inner + c->shared_inner);
@@ -114,7 +114,7 @@ int moe_down_bound(const struct plumb_env *env, const void *before, const void *
 			bool known = in_range(env, a->expert[i]);
 			if (known)
 				status = bound_linear_of(
-				        env, &a->down[a->expert[i]], a->hidden + i * F, 1, D * (A + 1), down);
+					env, &a->down[a->expert[i]], a->hidden + i * F, 1, D * (A + 1), down);
 			for (int64_t c = 0; c < D && status == PLUMB_OK; c++) {
 				struct plumb_ball d = known ? ball_rne(env, down[c]) : ball_exact((double)NAN);
 				struct plumb_ball p = ball_rne(env, ball_mul(d, weight));

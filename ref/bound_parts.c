@@ -14,10 +14,9 @@ struct terms {
 /* A reduction of that depth; n products that may each lose half a smallest step. */
 static struct plumb_ball reduced(const struct terms *s, int64_t n, int depth)
 {
-	return ball_classed((struct plumb_ball){s->value,
-	        s->error + plumb_gamma(depth) * s->size + (double)n * 0x1p-150,
-	        root_of_squares(s->spread, sqrt((double)depth) * 0x1p-24 * s->size) + sqrt((double)n) * 0x1p-150,
-	        s->drift});
+	return ball_classed((struct plumb_ball){s->value, s->error + plumb_gamma(depth) * s->size + (double)n * 0x1p-150,
+		root_of_squares(s->spread, sqrt((double)depth) * 0x1p-24 * s->size) + sqrt((double)n) * 0x1p-150,
+		s->drift});
 }
 
 struct plumb_ball bound_dot(const struct plumb_ball *a, const struct plumb_ball *b, int64_t n, int depth)
@@ -68,7 +67,7 @@ static struct plumb_ball row_dot(const double *w, const struct plumb_ball *x, in
 }
 
 int bound_linear(const struct plumb_env *env, const struct plumb_weight *w, const struct plumb_ball *x, int64_t T,
-        int64_t call_rows, struct plumb_ball *y)
+	int64_t call_rows, struct plumb_ball *y)
 {
 	int64_t N = w->rows, K = w->cols;
 	int depth = plumb_split_depth(K, plumb_split_count(call_rows, K)), failed = 0;
@@ -102,8 +101,8 @@ int bound_linear(const struct plumb_env *env, const struct plumb_weight *w, cons
 	              : PLUMB_OK;
 }
 
-int bound_linear_of(const struct plumb_env *env, const struct plumb_weight *w, const float *x, int64_t T,
-        int64_t call_rows, struct plumb_ball *y)
+int bound_linear_of(const struct plumb_env *env, const struct plumb_weight *w, const float *x, int64_t T, int64_t call_rows,
+	struct plumb_ball *y)
 {
 	struct plumb_ball *balls = bound_balls(env, x, T * w->cols);
 	int status = balls ? bound_linear(env, w, balls, T, call_rows, y) : PLUMB_BAD_INPUT;
@@ -118,17 +117,16 @@ struct plumb_ball bound_inverse_rms(const struct plumb_env *env, const struct pl
 	return ball_rsqrt(ball_add_eps(mean, (double)env->cfg->rms_norm_eps));
 }
 
-void bound_norm(const struct plumb_env *env, const struct plumb_ball *x, const float *w, int64_t n, int width,
-        struct plumb_ball *y)
+void bound_norm(
+	const struct plumb_env *env, const struct plumb_ball *x, const float *w, int64_t n, int width, struct plumb_ball *y)
 {
 	struct plumb_ball r = bound_inverse_rms(env, x, n, width);
 	for (int64_t i = 0; i < n; i++)
 		y[i] = ball_mul(ball_mul(x[i], r), ball_fl(ball_exact(1.0 + (double)w[i])));
 }
 
-void bound_rope(
-        const struct plumb_env *env, const struct plumb_ball *x, const float *rope, int64_t n,
-        const struct plumb_cache *cache, struct plumb_ball *y)
+void bound_rope(const struct plumb_env *env, const struct plumb_ball *x, const float *rope, int64_t n,
+	const struct plumb_cache *cache, struct plumb_ball *y)
 {
 	int64_t half = env->cfg->rotary_dim / 2;
 

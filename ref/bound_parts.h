@@ -18,23 +18,23 @@ struct plumb_ball bound_sum(const struct plumb_ball *a, int64_t n, int depth);
 
 /* y[t, n] = row n of w . x[t] before its rne, split(S, 256) with call_rows rows. x: (T, K), y: (T, N). */
 int bound_linear(const struct plumb_env *env, const struct plumb_weight *w, const struct plumb_ball *x, int64_t T,
-        int64_t call_rows, struct plumb_ball *y);
+	int64_t call_rows, struct plumb_ball *y);
 
 /* The same of stored values: x (T, K) f32. */
-int bound_linear_of(const struct plumb_env *env, const struct plumb_weight *w, const float *x, int64_t T,
-        int64_t call_rows, struct plumb_ball *y);
+int bound_linear_of(const struct plumb_env *env, const struct plumb_weight *w, const float *x, int64_t T, int64_t call_rows,
+	struct plumb_ball *y);
 
 /* 1/sqrt(mean x^2 + eps), the squares strided(width). */
 struct plumb_ball bound_inverse_rms(const struct plumb_env *env, const struct plumb_ball *x, int64_t n, int width);
 
 /* y = (x*r)*(1 + w) of model-spec 2.1 before its rne; y may be x. */
 void bound_norm(const struct plumb_env *env, const struct plumb_ball *x, const float *w, int64_t n, int width,
-        struct plumb_ball *y);
+	struct plumb_ball *y);
 
 /* x (n), already rounded, rotated by a row of the rope table; y is what is stored: an output (ball_out), or in cache, unless
  * that is NULL; y may be x. */
 void bound_rope(const struct plumb_env *env, const struct plumb_ball *x, const float *rope, int64_t n,
-        const struct plumb_cache *cache, struct plumb_ball *y);
+	const struct plumb_cache *cache, struct plumb_ball *y);
 
 /* exp(s[i] - max) in place and their sum, strided(256). An error of the maximum itself drops out of every quotient of
  * two of these, so only what it does to the rounding of s[i] - max is counted. */
@@ -45,7 +45,7 @@ struct plumb_ball bound_exponentials(struct plumb_ball *s, int64_t n);
  * one exponential and one rounding of a difference more; argument: the most that rounding can be. With one tile the factor
  * is exp(0), 1. term: (n) scratch. */
 struct plumb_ball bound_tiled_sum(
-        const struct plumb_ball *e, double argument, int64_t n, int tile, struct plumb_ball *term);
+	const struct plumb_ball *e, double argument, int64_t n, int tile, struct plumb_ball *term);
 
 /* Stored values as balls, a small weight decoded, memory: malloc'ed, or NULL with env->err set. */
 struct plumb_ball *bound_balls(const struct plumb_env *env, const float *x, int64_t n);

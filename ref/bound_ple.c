@@ -51,15 +51,15 @@ static struct plumb_ball gate_weight(const struct plumb_env *env, struct plumb_b
 {
 	double least = env->policy == PLUMB_POLICY_BF16 ? (double)plumb_round_bf16(1e-6f) : (double)1e-6f;
 	struct plumb_ball root = ball_monotone(s, signed_root(s.value - s.error, least), signed_root(s.value, least),
-	        signed_root(s.value + s.error, least), 0.5);
+		signed_root(s.value + s.error, least), 0.5);
 	root.spread = root.error; /* where the sign may turn, errors are not small and independent */
 	return ball_rne(env, ball_sigmoid(ball_rne(env, root)));
 }
 
 /* One stream: key, query (D) rounded projections and residual; value (D); product: scratch (D). */
 static void gate_stream(const struct plumb_env *env, const struct plumb_ball *key, const struct plumb_ball *query,
-        const struct plumb_ball *value, const float *norm_conv, struct plumb_ball *product, struct plumb_ball *gated,
-        struct plumb_ball *conv_in)
+	const struct plumb_ball *value, const float *norm_conv, struct plumb_ball *product, struct plumb_ball *gated,
+	struct plumb_ball *conv_in)
 {
 	int64_t D = env->cfg->hidden;
 	struct plumb_ball root = ball_exact((double)(float)sqrt((double)D));
@@ -87,8 +87,7 @@ int ple_gate_bound(const struct plumb_env *env, const void *before, const void *
 	float *norm_conv = bound_matrix(env, a->norm_conv);
 	struct plumb_ball *key = bound_scratch(env, T * SD), *value = bound_scratch(env, T * D);
 	struct plumb_ball *query = bound_balls(env, a->residual, T * SD), *product = bound_scratch(env, D);
-	int status =
-	        norm_key && norm_query && norm_conv && key && value && query && product ? PLUMB_OK : PLUMB_BAD_INPUT;
+	int status = norm_key && norm_query && norm_conv && key && value && query && product ? PLUMB_OK : PLUMB_BAD_INPUT;
 
 	(void)before;
 	if (status == PLUMB_OK)
@@ -136,14 +135,13 @@ int ple_conv_bound(const struct plumb_env *env, const void *before, const void *
 				int64_t back = p - (Kp - 1 - j) * G;
 				if (back >= 0)
 					sum = ball_fmaf(
-					        ball_exact((double)w[ch * Kp + j]), window[back % W * SD + ch], sum);
+						ball_exact((double)w[ch * Kp + j]), window[back % W * SD + ch], sum);
 			}
 			sum = ball_fmaf(ball_exact((double)w[ch * Kp + Kp - 1]), in, sum);
 			struct plumb_ball z = ball_rne(env, ball_silu(ball_rne(env, sum)));
 			struct plumb_ball both = ball_add(ball_exact((double)a->gated[i]), z);
 			output[i] = ball_out(env, both);
-			residual[i] =
-			        ball_out(env, ball_add(ball_exact((double)old->residual[i]), ball_rne(env, both)));
+			residual[i] = ball_out(env, ball_add(ball_exact((double)old->residual[i]), ball_rne(env, both)));
 			if (W > 0)
 				window[p % W * SD + ch] = in;
 		}

@@ -9,8 +9,7 @@
 #include "ref/linear.h"
 
 /* norm, rne, rope of one head in place; y as it is stored. */
-static void head(
-        const struct plumb_env *env, struct plumb_ball *x, const float *w, const float *rope, struct plumb_ball *y)
+static void head(const struct plumb_env *env, struct plumb_ball *x, const float *w, const float *rope, struct plumb_ball *y)
 {
 	int64_t Di = env->cfg->index_dim;
 	bound_norm(env, x, w, Di, PLUMB_HEAD_LANES, x);
@@ -21,8 +20,8 @@ static void head(
 
 /* The key of block b. Raw keys of this call are balls (T, N), the last Di of each row and not yet rounded; older ones
  * are in the cache. key, row: scratch (Di). */
-static void block_key(const struct plumb_env *env, const struct plumb_qsa_project *a, const struct plumb_ball *y,
-        int64_t b, const float *w, struct plumb_ball *key, float *row, struct plumb_ball *out)
+static void block_key(const struct plumb_env *env, const struct plumb_qsa_project *a, const struct plumb_ball *y, int64_t b,
+	const float *w, struct plumb_ball *key, float *row, struct plumb_ball *out)
 {
 	int64_t B = env->cfg->block_tokens, Di = env->cfg->index_dim, N = (env->cfg->index_heads + 1) * Di;
 

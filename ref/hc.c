@@ -12,8 +12,8 @@ int hc_norm_down_ref(const struct plumb_env *env, const void *args)
 {
 	const struct plumb_hc_norm_down *a = args;
 	int64_t T = a->T, S = env->cfg->streams, D = env->cfg->hidden, R = a->down->rows;
-	double *w = scratch_ref(env, S * D, sizeof *w);         /* (S, D) */
-	double *x = scratch_ref(env, D, sizeof *x);             /* (D) one stream */
+	double *w = scratch_ref(env, S * D, sizeof *w);           /* (S, D) */
+	double *x = scratch_ref(env, D, sizeof *x);               /* (D) one stream */
 	double *sum = scratch_ref(env, T * (R + S), sizeof *sum); /* (T, R), then (T, S) */
 	int status = w && x && sum ? vector_ref(env, a->norm, w) : PLUMB_BAD_INPUT;
 

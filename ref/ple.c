@@ -63,10 +63,10 @@ int ple_gate_ref(const struct plumb_env *env, const void *args)
 	double *norm_key = scratch_ref(env, SD, sizeof *norm_key);
 	double *norm_query = scratch_ref(env, SD, sizeof *norm_query);
 	double *norm_conv = scratch_ref(env, SD, sizeof *norm_conv);
-	double *key = scratch_ref(env, T * SD, sizeof *key);   /* (T, S, D) */
+	double *key = scratch_ref(env, T * SD, sizeof *key);    /* (T, S, D) */
 	double *value = scratch_ref(env, T * D, sizeof *value); /* (T, D) */
-	double *query = scratch_ref(env, SD, sizeof *query);   /* (S, D) */
-	double root = (double)(float)sqrt((double)D);          /* one binary32 constant, as torch divides by it */
+	double *query = scratch_ref(env, SD, sizeof *query);    /* (S, D) */
+	double root = (double)(float)sqrt((double)D);           /* one binary32 constant, as torch divides by it */
 	int status = norm_key && norm_query && norm_conv && key && value && query ? PLUMB_OK : PLUMB_BAD_INPUT;
 
 	if (status == PLUMB_OK)

@@ -12,8 +12,8 @@
 #include "ref/topk.h"
 
 /* The key of block b from its raw keys; w (Di); row, key: scratch (Di). */
-static void block_key(const struct plumb_env *env, const struct plumb_qsa_project *a, int64_t b, const double *w,
-	double *key, float *row)
+static void block_key(
+	const struct plumb_env *env, const struct plumb_qsa_project *a, int64_t b, const double *w, double *key, float *row)
 {
 	int64_t B = env->cfg->block_tokens, Di = env->cfg->index_dim;
 

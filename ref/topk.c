@@ -6,8 +6,6 @@
 
 #include <math.h>
 
-
-
 /* --- larger value first, NaN first: torch's comparison --- */
 
 static int before(struct topk_item x, struct topk_item y)

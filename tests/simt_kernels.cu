@@ -29,15 +29,15 @@ static __device__ int thread_in_grid(void)
 	return block * static_cast<int>(blockDim.x * blockDim.y * blockDim.z) + thread_in_block();
 }
 
-#define LAUNCH(name, kernel, grid, block, shared_bytes)                                                                \
-	extern "C" int PLUMB_LAUNCHER(test_##name)(SIMT_ARGUMENTS)                                                     \
-	{                                                                                                              \
-		return PLUMB_LAUNCH(kernel, grid, block, shared_bytes, stream, in, out, scratch);                      \
+#define LAUNCH(name, kernel, grid, block, shared_bytes)                                                                    \
+	extern "C" int PLUMB_LAUNCHER(test_##name)(SIMT_ARGUMENTS)                                                         \
+	{                                                                                                                  \
+		return PLUMB_LAUNCH(kernel, grid, block, shared_bytes, stream, in, out, scratch);                          \
 	}
-#define LAUNCH_COOPERATIVE(name, kernel, grid, block)                                                                  \
-	extern "C" int PLUMB_LAUNCHER(test_##name)(SIMT_ARGUMENTS)                                                     \
-	{                                                                                                              \
-		return PLUMB_LAUNCH_COOPERATIVE(kernel, grid, block, 0, stream, in, out, scratch);                     \
+#define LAUNCH_COOPERATIVE(name, kernel, grid, block)                                                                      \
+	extern "C" int PLUMB_LAUNCHER(test_##name)(SIMT_ARGUMENTS)                                                         \
+	{                                                                                                                  \
+		return PLUMB_LAUNCH_COOPERATIVE(kernel, grid, block, 0, stream, in, out, scratch);                         \
 	}
 #define KERNEL_ARGUMENTS const uint32_t *__restrict__ in, uint32_t *__restrict__ out, uint32_t *__restrict__ scratch
 #define UNUSED(x) (void)(x)
@@ -184,8 +184,7 @@ static __global__ void dynamic_shared_kernel(KERNEL_ARGUMENTS)
 	for (int k = 0; k < 4; k++)
 		values[k * 128 + t] = as_float(in, static_cast<int>(blockIdx.x) * 512 + k * 128 + t);
 	__syncthreads();
-	out[thread_in_grid()] =
-	        __float_as_uint(quad_sum(values, 127 - t) + quad_sum(values + 4 * t, 0) + fixed[t % 32]);
+	out[thread_in_grid()] = __float_as_uint(quad_sum(values, 127 - t) + quad_sum(values + 4 * t, 0) + fixed[t % 32]);
 }
 LAUNCH(dynamic_shared, dynamic_shared_kernel, 12, 128, 512 * sizeof(float))
 
@@ -193,8 +192,8 @@ static __global__ void grid_3d_kernel(KERNEL_ARGUMENTS)
 {
 	UNUSED(in);
 	UNUSED(scratch);
-	out[thread_in_grid()] = threadIdx.x | threadIdx.y << 4 | threadIdx.z << 8 | blockIdx.x << 12 |
-	                        blockIdx.y << 16 | blockIdx.z << 20 | __ballot_sync(FULL, threadIdx.y & 1) << 24;
+	out[thread_in_grid()] = threadIdx.x | threadIdx.y << 4 | threadIdx.z << 8 | blockIdx.x << 12 | blockIdx.y << 16 |
+	                        blockIdx.z << 20 | __ballot_sync(FULL, threadIdx.y & 1) << 24;
 }
 LAUNCH(grid_3d, grid_3d_kernel, dim3(3, 4, 5), dim3(4, 8, 2), 0)
 
@@ -256,7 +255,7 @@ static __global__ void shuffle_64_kernel(KERNEL_ARGUMENTS)
 		sum += __shfl_xor_sync(FULL, sum, offset);
 	}
 	const unsigned long long bits =
-	        static_cast<unsigned long long>(__double_as_longlong(sum)) ^ best ^ static_cast<unsigned long long>(s);
+		static_cast<unsigned long long>(__double_as_longlong(sum)) ^ best ^ static_cast<unsigned long long>(s);
 
 	out[2 * i] = static_cast<uint32_t>(bits);
 	out[2 * i + 1] = static_cast<uint32_t>(bits >> 32);
@@ -600,7 +599,7 @@ extern "C" int PLUMB_LAUNCHER(test_arithmetic)(SIMT_ARGUMENTS)
 	(void)scratch;
 	/* An int for the float parameter, a float for the double one: converted, as in a call. */
 	return PLUMB_LAUNCH(
-	        (arithmetic_kernel<6, 3>), 32, 128, 0, stream, reinterpret_cast<const float *>(in), out, 2, 0.1f);
+		(arithmetic_kernel<6, 3>), 32, 128, 0, stream, reinterpret_cast<const float *>(in), out, 2, 0.1f);
 }
 
 static __global__ void producer_kernel(KERNEL_ARGUMENTS)
@@ -779,8 +778,8 @@ static __global__ void shuffle_mixed_kernel(KERNEL_ARGUMENTS)
 	if (threadIdx.x & 1)
 		out[threadIdx.x] = __shfl_xor_sync(FULL, in[threadIdx.x], 1);
 	else
-		out[threadIdx.x] = static_cast<uint32_t>(
-		        __shfl_xor_sync(FULL, static_cast<unsigned long long>(in[threadIdx.x]), 1));
+		out[threadIdx.x] =
+			static_cast<uint32_t>(__shfl_xor_sync(FULL, static_cast<unsigned long long>(in[threadIdx.x]), 1));
 }
 LAUNCH(shuffle_mixed, shuffle_mixed_kernel, 1, 32, 0)
 

@@ -18,7 +18,7 @@
 
 enum { CASES = RIG_SLOW ? 12 : 24, SEEDS = RIG_SLOW ? 2 : 3 };
 
-static double worst[5];		  /* of each op, policy f32: largest error of the twin as a part of its bound */
+static double worst[5];           /* of each op, policy f32: largest error of the twin as a part of its bound */
 static int64_t flipped, compared; /* policy bf16: elements of the twin that are not the oracle's */
 
 static double last(const struct rig *r, double x)
@@ -79,8 +79,8 @@ static void witness_product(const struct plumb_weight *w, const float *x, int64_
 		}
 		for (int64_t i = 0; i < T * K; i++)
 			xd[i] = absolute ? fabs((double)x[i]) : (double)x[i];
-		cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)T, (int)N, (int)K, 1.0, xd, (int)K, wd,
-			(int)K, 0.0, absolute ? mass : center, (int)N);
+		cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)T, (int)N, (int)K, 1.0, xd, (int)K, wd, (int)K,
+			0.0, absolute ? mass : center, (int)N);
 	}
 	free(wd);
 	free(xd);
@@ -102,8 +102,8 @@ static void near_product(struct rig *r, const struct plumb_weight *w, const floa
 	r->worst = 0;
 	for (int64_t i = 0; i < n; i++)
 		bound[i] = r->env.policy == PLUMB_POLICY_BF16
-				   ? last(r, fabs(center[i]) + rig_gamma(depth) * mass[i]) + rig_gamma(depth) * mass[i]
-				   : rig_gamma(depth) * mass[i] + 0x1p-140;
+		                   ? last(r, fabs(center[i]) + rig_gamma(depth) * mass[i]) + rig_gamma(depth) * mass[i]
+		                   : rig_gamma(depth) * mass[i] + 0x1p-140;
 	rig_near(r, twin, name, center, bound, "twin");
 	free(center);
 	free(bound);
@@ -143,8 +143,7 @@ START_TEST(projections)
 	r.cfg.hidden = widths[_i % 7];
 	r.cfg.head_dim = _i % 5 ? 8 : 33;
 	r.cfg.q_heads = r.cfg.kv_heads * (1 + _i % 3);
-	int64_t T = 1 + _i % 3, D = r.cfg.hidden, q = r.cfg.q_heads * r.cfg.head_dim,
-		kv = r.cfg.kv_heads * r.cfg.head_dim;
+	int64_t T = 1 + _i % 3, D = r.cfg.hidden, q = r.cfg.q_heads * r.cfg.head_dim, kv = r.cfg.kv_heads * r.cfg.head_dim;
 	struct plumb_weight w_q = rig_weight(&r, 2 * q, D, 0.2f), w_k = rig_weight(&r, kv, D, 0.2f);
 	struct plumb_weight w_v = rig_weight(&r, kv, D, 0.2f);
 	struct plumb_attn_in_proj a = {T, rig_input(&r, T * D), &w_q, &w_k, &w_v, rig_output(&r, "qg", T * 2 * q),
@@ -201,8 +200,7 @@ static void witness_rotation(const struct rig *r, const float *x, const float *w
 	for (int64_t i = 0; i < n; i++)
 		squares += (double)x[i] * (double)x[i];
 	for (int64_t i = 0; i < n; i++) {
-		normed[i] =
-			(double)x[i] / sqrt(squares / (double)n + (double)r->cfg.rms_norm_eps) * (1.0 + (double)w[i]);
+		normed[i] = (double)x[i] / sqrt(squares / (double)n + (double)r->cfg.rms_norm_eps) * (1.0 + (double)w[i]);
 		turned[i] = normed[i];
 		size[i] = fabs(normed[i]);
 	}
@@ -248,8 +246,7 @@ START_TEST(qk_rope)
 {
 	struct rig r;
 	open_case(&r, _i, "attn_qk_rope");
-	int64_t Hq = r.cfg.q_heads, Hkv = r.cfg.kv_heads, Dh = r.cfg.head_dim, page_rows = page_rows_of(&r),
-		T = 1 + _i % 3;
+	int64_t Hq = r.cfg.q_heads, Hkv = r.cfg.kv_heads, Dh = r.cfg.head_dim, page_rows = page_rows_of(&r), T = 1 + _i % 3;
 	int64_t last_position = r.env.capacity - T, P = r.env.capacity + 2;
 	int64_t p = _i % 5 == 0 ? 0 : _i % 5 == 1 ? last_position : rig_below(&r, last_position + 1);
 	float *rope = rig_memory(&r, (size_t)(P * r.cfg.rotary_dim) * sizeof *rope, 4 * (size_t)(_i % 2));
@@ -300,8 +297,7 @@ START_TEST(qk_rope)
 				witness_rotation(&r, a.qg + 2 * at, w, row, q_normed + at, q + at, size);
 				for (int64_t i = 0; i < Dh; i++) {
 					q_bound[at + i] = share * size[i] + last(&r, q[at + i]);
-					normed_bound[at + i] =
-						share * fabs(q_normed[at + i]) + last(&r, q_normed[at + i]);
+					normed_bound[at + i] = share * fabs(q_normed[at + i]) + last(&r, q_normed[at + i]);
 				}
 			}
 			plumb_weight_row(&k_norm, 0, 0, Dh, w);
@@ -311,7 +307,7 @@ START_TEST(qk_rope)
 				witness_rotation(&r, a.k + (t * Hkv + h) * Dh, w, row, k_normed, key + at, size);
 				for (int64_t i = 0; i < Dh; i++)
 					key_bound[at + i] = share * size[i] + last(&r, key[at + i]) +
-							    stored(keys.format, key[at + i]) * (1 + share) * 1.1;
+					                    stored(keys.format, key[at + i]) * (1 + share) * 1.1;
 			}
 		}
 		r.worst = 0;
@@ -335,8 +331,8 @@ START_TEST(qk_rope)
 		plumb_encode(values.format, &x, 1, code);
 		plumb_decode(values.format, code, 1, &x);
 		plumb_decode(values.format,
-			(const unsigned char *)plumb_cache_row(&values, p) + rig_size((int)values.format) * (size_t)i,
-			1, &y);
+			(const unsigned char *)plumb_cache_row(&values, p) + rig_size((int)values.format) * (size_t)i, 1,
+			&y);
 		ck_assert(x == y);
 	}
 	rig_differs(&r, rope_next, &a, twin, "rope of the next position");
@@ -426,8 +422,8 @@ static void witness_decode(
 		}
 		/* in numerator and denominator: a slip of score and maximum, and the rounding of their difference; then
 		 * the exponentials, sum, division, chunk and chunks; a weight may round the other way */
-		int depth = plumb_strided_depth(n, PLUMB_ROW_LANES) +
-			    (int)(n < PLUMB_ATTN_CHUNK ? n : PLUMB_ATTN_CHUNK) + (int)(n / PLUMB_ATTN_CHUNK) + 4;
+		int depth = plumb_strided_depth(n, PLUMB_ROW_LANES) + (int)(n < PLUMB_ATTN_CHUNK ? n : PLUMB_ATTN_CHUNK) +
+		            (int)(n / PLUMB_ATTN_CHUNK) + 4;
 		double share = expm1(4 * slip + 0x2p-24 * (max - min)) + rig_gamma(depth) + (bf16 ? 0x1p-7 : 0);
 		for (int64_t d = 0; d < Dh; d++)
 			e[d] = (twin ? share : 0x1p-40) * e[d] + last(r, fabs(o[d]) + (twin ? share * e[d] : 0));
@@ -492,14 +488,12 @@ static int heads_interleaved(const struct plumb_env *env, const void *args)
 	int status;
 
 	for (int64_t i = 0; i < a.T * Hq; i++) /* head h reads kv head h % Hkv */
-		memcpy(q + (i / Hq * Hq + i % Hq % Hkv * group + i % Hq / Hkv) * Dh, in + i * Dh,
-			(size_t)Dh * sizeof *q);
+		memcpy(q + (i / Hq * Hq + i % Hq % Hkv * group + i % Hq / Hkv) * Dh, in + i * Dh, (size_t)Dh * sizeof *q);
 	a.q = q;
 	a.o = o;
 	status = attn_decode_twin(env, &a);
 	for (int64_t i = 0; i < a.T * Hq; i++)
-		memcpy(out + i * Dh, o + (i / Hq * Hq + i % Hq % Hkv * group + i % Hq / Hkv) * Dh,
-			(size_t)Dh * sizeof *q);
+		memcpy(out + i * Dh, o + (i / Hq * Hq + i % Hq % Hkv * group + i % Hq / Hkv) * Dh, (size_t)Dh * sizeof *q);
 	free(q);
 	free(o);
 	return status;
@@ -562,8 +556,8 @@ START_TEST(decode)
 	for (int64_t i = 0; i < T * Hq * Dh; i++, compared++) {
 		int format;
 		flipped += r.env.policy == PLUMB_POLICY_BF16 &&
-			   rig_value(PLUMB_F32, rig_part(&r, twin, "o", &format), i) !=
-				   rig_value(PLUMB_F32, rig_part(&r, oracle, "o", &format), i);
+		           rig_value(PLUMB_F32, rig_part(&r, twin, "o", &format), i) !=
+		                   rig_value(PLUMB_F32, rig_part(&r, oracle, "o", &format), i);
 	}
 	if (_i % 7 != 6) {
 		if ((p + 1) % B != 0 && T == 1 && p >= B)
@@ -592,8 +586,7 @@ START_TEST(decode)
 	static const float hard[] = {NAN, INFINITY, -INFINITY, 0x1p14f, -0.0f, 0x1p-24f};
 	for (int i = _i % 2; i < 6; i += 2) {
 		struct plumb_cache *cache = i / 2 % 2 ? &keys : &values;
-		int64_t end = (p + 1) % B ? p : block[count[0] - 1] * B + B - 1,
-			j = i % 3 && count[0] ? block[0] * B : end;
+		int64_t end = (p + 1) % B ? p : block[count[0] - 1] * B + B - 1, j = i % 3 && count[0] ? block[0] * B : end;
 		float *row = malloc((size_t)cache->width * sizeof *row);
 		plumb_cache_get(cache, j, row);
 		row[0] = hard[i];
@@ -635,8 +628,8 @@ START_TEST(decode_full_size)
 	struct plumb_cache keys = rig_cache(&r, "keys", format, r.env.capacity, 512, 64, 3);
 	struct plumb_cache values = rig_cache(&r, "values", format, r.env.capacity, 512, 64, 3);
 	int32_t *block = rig_memory(&r, 512 * sizeof *block, 0), *count = rig_memory(&r, sizeof *count, 0);
-	struct plumb_attn_decode a = {1, rig_position(&r, positions[_i]), rig_input(&r, 24 * 256), &keys, &values,
-		block, count, rig_output(&r, "o", 24 * 256)};
+	struct plumb_attn_decode a = {1, rig_position(&r, positions[_i]), rig_input(&r, 24 * 256), &keys, &values, block,
+		count, rig_output(&r, "o", 24 * 256)};
 	choose_blocks(&r, positions[_i], 1, block, count);
 	ck_assert_int_eq(count[0], positions[_i] / 4 < 512 ? (positions[_i] + 1) / 4 : 512);
 
@@ -698,8 +691,8 @@ static int gate_from_query(const struct plumb_env *env, const void *args)
 
 START_TEST(gate)
 {
-	static const float hard[] = {0.0f, -0.0f, INFINITY, -INFINITY, NAN, 20.0f, 88.0f, 89.0f, -89.0f, -104.0f,
-		-200.0f, 0x1p-149f, 0x1p127f};
+	static const float hard[] = {
+		0.0f, -0.0f, INFINITY, -INFINITY, NAN, 20.0f, 88.0f, 89.0f, -89.0f, -104.0f, -200.0f, 0x1p-149f, 0x1p127f};
 	struct rig r;
 	open_case(&r, _i, "attn_gate");
 	int64_t Hq = r.cfg.q_heads, Dh = r.cfg.head_dim, T = 1 + _i % 3, n = T * Hq * Dh;

@@ -57,8 +57,7 @@ static const cJSON *op_of(const cJSON *context, const char *name)
 	const cJSON *item, *found = NULL;
 	int times = 0;
 
-	cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(context, "ops"))
-	{
+	cJSON_ArrayForEach (item, cJSON_GetObjectItemCaseSensitive(context, "ops")) {
 		if (strcmp(cJSON_GetObjectItemCaseSensitive(item, "name")->valuestring, name) != 0)
 			continue;
 		found = item;
@@ -88,8 +87,9 @@ START_TEST(every_op_once_with_its_bytes)
 	for (int i = 0; i < PLUMB_OP_COUNT; i++) {
 		const cJSON *op = op_of(at, plumb_ops[i].name);
 		ck_assert_msg(lines(r.out, plumb_ops[i].name) == 1, "%s is not one line of\n%s", plumb_ops[i].name, r.out);
-		ck_assert_msg(number(op, "bytes") > 0 && number(op, "calls") >= 1 && number(op, "launches") >= number(op, "calls") &&
-			number(op, "us_per_call") > 0, "%s", plumb_ops[i].name);
+		ck_assert_msg(number(op, "bytes") > 0 && number(op, "calls") >= 1 &&
+				      number(op, "launches") >= number(op, "calls") && number(op, "us_per_call") > 0,
+			"%s", plumb_ops[i].name);
 		ck_assert(cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(op, "exact")));
 		bytes += number(op, "bytes");
 		launches += number(op, "launches");
@@ -222,11 +222,14 @@ static const struct {
 	{"[]", "object"},
 	{"{\"format\": \"plumb bench 2\", \"model\": \"\", \"profile\": \"\", \"runs_on\": \"\", \"contexts\": []}",
 		"plumb bench 2"},
-	{"{\"format\": \"plumb bench 1\", \"model\": \"\", \"profile\": \"\", \"runs_on\": \"\", \"contexts\": [3]}", "contexts"},
+	{"{\"format\": \"plumb bench 1\", \"model\": \"\", \"profile\": \"\", \"runs_on\": \"\", \"contexts\": [3]}",
+		"contexts"},
 	{"{\"format\": \"plumb bench 1\", \"model\": \"\", \"profile\": \"\", \"runs_on\": \"\","
-	 " \"contexts\": [{\"context\": 40, \"ops\": [4], \"token\": {\"us\": 1}}]}", "ops"},
+	 " \"contexts\": [{\"context\": 40, \"ops\": [4], \"token\": {\"us\": 1}}]}",
+		"ops"},
 	{"{\"format\": \"plumb bench 1\", \"model\": \"\", \"profile\": \"\", \"runs_on\": \"\","
-	 " \"contexts\": [{\"context\": 40, \"ops\": [{\"name\": \"argmax\", \"us_per_call\": -1}], \"token\": {\"us\": 1}}]}",
+	 " \"contexts\": [{\"context\": 40, \"ops\": [{\"name\": \"argmax\", \"us_per_call\": -1}], \"token\": {\"us\": "
+	 "1}}]}",
 		"us_per_call"},
 	{"{\"format\"", "old.json"},
 };

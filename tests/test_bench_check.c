@@ -29,7 +29,8 @@ static int spoil(enum plumb_op op, const struct plumb_env *env, const void *args
 		unsigned char *at;
 		memcpy(&at, (const char *)args + o->offset, sizeof at);
 		if (at && plumb_operand_is_array(o) && (o->role == PLUMB_OUT || o->role == PLUMB_STATE))
-			last = at + (size_t)(plumb_shape_count(o->shape, env->cfg, &extent) - 1) * plumb_operand_element(o, args);
+			last = at + (size_t)(plumb_shape_count(o->shape, env->cfg, &extent) - 1) *
+			                    plumb_operand_element(o, args);
 	}
 	ck_assert_ptr_nonnull(last);
 	*last ^= 1;
@@ -96,7 +97,8 @@ START_TEST(wrong_op_is_found_and_it_alone)
 	for (int i = 0; i < PLUMB_OP_COUNT; i++)
 		ck_assert_msg(b->wrong[i] == (i == (int)spoilt_op), "%s spoilt: %s is %s", plumb_ops[spoilt_op].name,
 			plumb_ops[i].name, b->wrong[i] ? "called wrong" : "not found");
-	ck_assert_msg(strstr(b->checked, "NOT bit-exact") && strstr(b->checked, plumb_ops[spoilt_op].name), "%s", b->checked);
+	ck_assert_msg(
+		strstr(b->checked, "NOT bit-exact") && strstr(b->checked, plumb_ops[spoilt_op].name), "%s", b->checked);
 	free(b);
 }
 END_TEST

@@ -48,8 +48,7 @@ static double children_cpu(void)
 {
 	struct rusage u;
 	getrusage(RUSAGE_CHILDREN, &u);
-	return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
-	       1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+	return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + 1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
 }
 
 /* Run the program with a fault planted ("": none). The report goes to json in the folder. */
@@ -63,13 +62,11 @@ __attribute__((format(printf, 3, 4))) static void plumb(struct result *r, const 
 	vsnprintf(args, sizeof args, format, ap);
 	va_end(ap);
 	snprintf(line, sizeof line, "cd '%s' && rm -f json && PLANTED='%s' '%s' %s >out 2>err </dev/null", dir, planted,
-	        PLUMB_PROGRAM, args);
+		PLUMB_PROGRAM, args);
 	int status = system(line);
 	ck_assert_msg(WIFEXITED(status), "killed: %s", args);
-	*r = (struct result){.status = WEXITSTATUS(status),
-	        .out = slurp("out"),
-	        .err = slurp("err"),
-	        .cpu = children_cpu() - before};
+	*r = (struct result){
+		.status = WEXITSTATUS(status), .out = slurp("out"), .err = slurp("err"), .cpu = children_cpu() - before};
 	char path[SCRATCH_PATH];
 	FILE *f = fopen(scratch_path(path, dir, "json"), "r");
 	if (f) {
@@ -92,7 +89,7 @@ static void done(struct result *r)
 static void expect(const struct result *r, int status)
 {
 	ck_assert_msg(r->status == status, "exit status %d, expected %d\nstdout: %.1500s\nstderr: %.900s", r->status,
-	        status, r->out, r->err);
+		status, r->out, r->err);
 }
 
 static const char *text_of(const cJSON *o, const char *key)
@@ -118,12 +115,10 @@ static const char *set_text(const cJSON *set, char text[512])
 	int n = 0;
 	const cJSON *choice;
 
-	cJSON_ArrayForEach(choice, set)
-	{
+	cJSON_ArrayForEach (choice, set) {
 		const cJSON *op;
 		char ops[64] = "";
-		cJSON_ArrayForEach(op, cJSON_GetObjectItem(choice, "ops"))
-		{
+		cJSON_ArrayForEach (op, cJSON_GetObjectItem(choice, "ops")) {
 			strncat(ops, ops[0] ? "+" : "", sizeof ops - strlen(ops) - 1);
 			strncat(ops, op->valuestring, sizeof ops - strlen(ops) - 1);
 		}
@@ -145,8 +140,7 @@ static void expect_sets(const struct result *r, const char *expected)
 	const cJSON *set;
 
 	ck_assert_msg(r->json != NULL, "no report: %s", r->err);
-	cJSON_ArrayForEach(set, cJSON_GetObjectItem(r->json, "sets"))
-	{
+	cJSON_ArrayForEach (set, cJSON_GetObjectItem(r->json, "sets")) {
 		strcat(all, all[0] ? " | " : "");
 		strcat(all, set_text(set, text));
 	}
@@ -196,10 +190,10 @@ START_TEST(one_op_one_layer)
 	static const struct {
 		const char *planted, *op, *set, *pattern, *where;
 	} faults[] = {
-	        {"gdn_out_proj@1=factor", "gdn_out_proj", "gdn_out_proj@1", "factor", "only column 63"},
-	        {"gdn_out_proj@0=tail", "gdn_out_proj", "gdn_out_proj@0", "dropped", "every element"},
-	        {"attn_out_proj@3=lane", "attn_out_proj", "attn_out_proj@3", "dropped", "every element"},
-	        {"hc_inject@2=shift", "hc_inject", "hc_inject@2", "shifted", ""},
+		{"gdn_out_proj@1=factor", "gdn_out_proj", "gdn_out_proj@1", "factor", "only column 63"},
+		{"gdn_out_proj@0=tail", "gdn_out_proj", "gdn_out_proj@0", "dropped", "every element"},
+		{"attn_out_proj@3=lane", "attn_out_proj", "attn_out_proj@3", "dropped", "every element"},
+		{"hc_inject@2=shift", "hc_inject", "hc_inject@2", "shifted", ""},
 	};
 	struct result r;
 
@@ -211,13 +205,11 @@ START_TEST(one_op_one_layer)
 	ck_assert_str_eq(text_of(f, "kind"), "wrong");
 	ck_assert_msg(strcmp(text_of(f, "pattern"), faults[_i].pattern) == 0, "%s", text_of(f, "inside"));
 	ck_assert_msg(strstr(text_of(f, "where"), faults[_i].where) != NULL, "%s", text_of(f, "where"));
-	ck_assert_msg(
-	        strstr(r.out, "minimal sets:") && strstr(r.out, "replay  plumb replay case.h5 --op"), "%s", r.out);
+	ck_assert_msg(strstr(r.out, "minimal sets:") && strstr(r.out, "replay  plumb replay case.h5 --op"), "%s", r.out);
 	if (strcmp(faults[_i].pattern, "factor") == 0)
 		ck_assert(fabs(number_of(f, "factor") - 1.01) < 1e-6);
 	if (strstr(faults[_i].planted, "tail"))
-		ck_assert_msg(
-		        strstr(text_of(f, "inside"), "the last 8 of 96 terms") != NULL, "%s", text_of(f, "inside"));
+		ck_assert_msg(strstr(text_of(f, "inside"), "the last 8 of 96 terms") != NULL, "%s", text_of(f, "inside"));
 	if (strstr(faults[_i].planted, "lane"))
 		ck_assert_msg(strstr(text_of(f, "inside"), "3 mod 16") != NULL, "%s", text_of(f, "inside"));
 	ck_assert_msg(r.cpu < 30.0, "%.1f seconds of CPU", r.cpu);
@@ -230,8 +222,8 @@ END_TEST
 START_TEST(only_together)
 {
 	static const char *const faults[][2] = {
-	        {"gdn_out_proj@1=mark,hc_inject@1=read", "gdn_out_proj@1 hc_inject@1"},
-	        {"gdn_out_proj@1=mark,hc_inject@1=relay,hc_inject@2=reread", "gdn_out_proj@1 hc_inject@1 hc_inject@2"},
+		{"gdn_out_proj@1=mark,hc_inject@1=read", "gdn_out_proj@1 hc_inject@1"},
+		{"gdn_out_proj@1=mark,hc_inject@1=relay,hc_inject@2=reread", "gdn_out_proj@1 hc_inject@1 hc_inject@2"},
 	};
 	struct result r;
 
@@ -274,9 +266,8 @@ START_TEST(past_2051)
 	for (int i = 0; i < 2058; i++)
 		n += (size_t)snprintf(tokens + n, sizeof tokens - n, "%s%d", i ? "," : "", (i * 37 + 11) % 317 + 3);
 	plumb(&r, planted,
-	        "bisect --tokens %s --from 2048 --steps 4 " CHECKPOINT "--op all=" PLANTED
-	        " --case case.h5 --json json",
-	        tokens);
+		"bisect --tokens %s --from 2048 --steps 4 " CHECKPOINT "--op all=" PLANTED " --case case.h5 --json json",
+		tokens);
 	expect(&r, 1);
 	expect_sets(&r, "gdn_out_proj@2");
 	const cJSON *f = first_finding(&r);
@@ -301,15 +292,14 @@ START_TEST(one_ulp)
 	struct result r;
 
 	plumb(&r, "hc_inject@2=ulp",
-	        "bisect " TINY " " CHECKPOINT "--op hc_inject=" PLANTED " --exact --case case.h5 --json json");
+		"bisect " TINY " " CHECKPOINT "--op hc_inject=" PLANTED " --exact --case case.h5 --json json");
 	expect(&r, 1);
 	expect_sets(&r, "hc_inject@2");
 	ck_assert_str_eq(text_of(first_finding(&r), "pattern"), "bias");
 	done(&r);
 	expect_case("hc_inject@2=ulp", "hc_inject");
 
-	plumb(&r, "gdn_out_proj@1=ulp",
-	        "bisect " TINY " " CHECKPOINT "--op all=" PLANTED " --case case.h5 --json json");
+	plumb(&r, "gdn_out_proj@1=ulp", "bisect " TINY " " CHECKPOINT "--op all=" PLANTED " --case case.h5 --json json");
 	expect(&r, 1);
 	ck_assert_int_eq(cJSON_GetArraySize(cJSON_GetObjectItem(r.json, "findings")), 1);
 	const cJSON *f = first_finding(&r);
@@ -325,8 +315,7 @@ START_TEST(not_repeatable)
 {
 	struct result r;
 
-	plumb(&r, "hc_inject@2=random",
-	        "bisect " TINY " " CHECKPOINT "--op all=" PLANTED " --case case.h5 --json json");
+	plumb(&r, "hc_inject@2=random", "bisect " TINY " " CHECKPOINT "--op all=" PLANTED " --case case.h5 --json json");
 	expect(&r, 1);
 	expect_sets(&r, "hc_inject@2");
 	ck_assert_str_eq(text_of(first_finding(&r), "kind"), "changes");
@@ -350,9 +339,8 @@ START_TEST(crash)
 
 	plumb(&r, "hc_inject@1=crash", "bisect " TINY " " CHECKPOINT "--op all=" PLANTED " --case case.h5");
 	expect(&r, 1);
-	ck_assert_msg(
-	        strstr(r.out, "hc_inject, layer 1") && strstr(r.out, "SIGSEGV") && strstr(r.out, "case    case.h5"),
-	        "%s", r.out);
+	ck_assert_msg(strstr(r.out, "hc_inject, layer 1") && strstr(r.out, "SIGSEGV") && strstr(r.out, "case    case.h5"),
+		"%s", r.out);
 	done(&r);
 	expect_case("hc_inject@1=crash", "hc_inject");
 }
@@ -375,14 +363,14 @@ START_TEST(opt)
 	struct result r;
 
 	plumb(&r, "",
-	        "bisect " TINY " " CHECKPOINT
-	        "--op gdn_recurrence=opt --op moe_down@3=opt --json json --steps 1 --truth golden");
+		"bisect " TINY " " CHECKPOINT
+		"--op gdn_recurrence=opt --op moe_down@3=opt --json json --steps 1 --truth golden");
 	expect(&r, 0);
 	ck_assert_str_eq(text_of(r.json, "criterion"), "bits");
 	ck_assert_int_eq((int)number_of(r.json, "choices"), 4);
 	done(&r);
 	plumb(&r, "gdn_out_proj@1=tail",
-	        "bisect " TINY " " CHECKPOINT "--op gdn_out_proj=" PLANTED " --json json --truth golden");
+		"bisect " TINY " " CHECKPOINT "--op gdn_out_proj=" PLANTED " --json json --truth golden");
 	expect(&r, 1);
 	expect_sets(&r, "gdn_out_proj@1");
 	ck_assert_msg(strstr(r.out, "whole run: fails at layer01/gdn/output") != NULL, "%s", r.out);
@@ -398,7 +386,7 @@ START_TEST(same_case_twice)
 
 	for (int i = 0; i < 2; i++) {
 		plumb(&r, "gdn_out_proj@1=factor",
-		        "bisect " TINY " " CHECKPOINT "--op all=" PLANTED " --case case.h5 --no-search");
+			"bisect " TINY " " CHECKPOINT "--op all=" PLANTED " --case case.h5 --no-search");
 		expect(&r, 1);
 		done(&r);
 		data[i] = scratch_read(scratch_path(path, dir, "case.h5"), &size[i]);
@@ -413,30 +401,30 @@ END_TEST
 START_TEST(refusals)
 {
 	static const char *const refused[][2] = {
-	        {"bisect " TINY " " CHECKPOINT, "nothing is suspected"},
-	        {"bisect " CHECKPOINT "--op all=" PLANTED, "a golden file, or --tokens"},
-	        {"bisect " TINY " --op all=" PLANTED, "--checkpoint DIR is needed"},
-	        {"bisect " TINY " " CHECKPOINT "--op all=" PLANTED " --truth me", "expected twin, oracle or golden"},
-	        {"bisect --tokens 1,2 " CHECKPOINT "--op all=" PLANTED " --truth golden", "needs a golden file"},
-	        {"bisect " TINY " " CHECKPOINT "--op all=" PLANTED " --from 56", "--from is 56, expected 0..55"},
-	        {"bisect " TINY " " CHECKPOINT "--op all=" PLANTED " --rows 0", "--rows is 0"},
-	        {"bisect " TINY " " CHECKPOINT "--op all=" PLANTED " --steps 9999", "expected at most 4096 positions"},
-	        {"bisect " TINY " " CHECKPOINT "--op all=" PLANTED " --case nowhere/case.h5", "no such folder"},
-	        {"bisect " TINY " " CHECKPOINT "--op all=" PLANTED " --case " TINY, "would overwrite"},
-	        {"bisect " TINY " " CHECKPOINT "--op all=" PLANTED " --call nothing --case c.h5", "no op"},
-	        {"bisect " TINY " " CHECKPOINT "--op all=" PLANTED " --call hc_inject", "needs --case"},
-	        {"bisect " TINY " " CHECKPOINT "--op all=" PLANTED " --call gdn_conv --case c.h5",
-	                "no suspect makes that call"},
-	        {"bisect nothing.h5 " CHECKPOINT "--op all=" PLANTED, "nothing.h5"},
-	        {"bisect --tokens 1,999 " CHECKPOINT "--op all=" PLANTED, "999"},
-	        {"replay", "no case"},
-	        {"replay nothing.h5", "nothing.h5"},
-	        {"replay " TINY, "no text attribute format"},
-	        {"replay " TINY " --checkpoint x", "needs none"},
-	        {"replay " TINY " --repeat 0", "--repeat is 0"},
-	        {"replay " TINY " --policy f32", "has its own"},
-	        {"replay " TINY " --kv-format f32", "has its own"},
-	        {"replay " TINY " --profile x", "has its own"},
+		{"bisect " TINY " " CHECKPOINT, "nothing is suspected"},
+		{"bisect " CHECKPOINT "--op all=" PLANTED, "a golden file, or --tokens"},
+		{"bisect " TINY " --op all=" PLANTED, "--checkpoint DIR is needed"},
+		{"bisect " TINY " " CHECKPOINT "--op all=" PLANTED " --truth me", "expected twin, oracle or golden"},
+		{"bisect --tokens 1,2 " CHECKPOINT "--op all=" PLANTED " --truth golden", "needs a golden file"},
+		{"bisect " TINY " " CHECKPOINT "--op all=" PLANTED " --from 56", "--from is 56, expected 0..55"},
+		{"bisect " TINY " " CHECKPOINT "--op all=" PLANTED " --rows 0", "--rows is 0"},
+		{"bisect " TINY " " CHECKPOINT "--op all=" PLANTED " --steps 9999", "expected at most 4096 positions"},
+		{"bisect " TINY " " CHECKPOINT "--op all=" PLANTED " --case nowhere/case.h5", "no such folder"},
+		{"bisect " TINY " " CHECKPOINT "--op all=" PLANTED " --case " TINY, "would overwrite"},
+		{"bisect " TINY " " CHECKPOINT "--op all=" PLANTED " --call nothing --case c.h5", "no op"},
+		{"bisect " TINY " " CHECKPOINT "--op all=" PLANTED " --call hc_inject", "needs --case"},
+		{"bisect " TINY " " CHECKPOINT "--op all=" PLANTED " --call gdn_conv --case c.h5",
+			"no suspect makes that call"},
+		{"bisect nothing.h5 " CHECKPOINT "--op all=" PLANTED, "nothing.h5"},
+		{"bisect --tokens 1,999 " CHECKPOINT "--op all=" PLANTED, "999"},
+		{"replay", "no case"},
+		{"replay nothing.h5", "nothing.h5"},
+		{"replay " TINY, "no text attribute format"},
+		{"replay " TINY " --checkpoint x", "needs none"},
+		{"replay " TINY " --repeat 0", "--repeat is 0"},
+		{"replay " TINY " --policy f32", "has its own"},
+		{"replay " TINY " --kv-format f32", "has its own"},
+		{"replay " TINY " --profile x", "has its own"},
 	};
 	struct dirent *e;
 	struct result r;

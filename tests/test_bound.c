@@ -61,8 +61,8 @@ START_TEST(random_cases)
 		const struct plumb_bound_stat *s = &twin.operand[i];
 		if (s->values)
 			printf("%-16s %-13s %8lld values, ratio %.4f, rms %.3f, bias z %.2f\n", plumb_ops[op].name,
-			        plumb_ops[op].operand[i].name, (long long)s->values, s->max_ratio, plumb_bound_rms(s),
-			        plumb_bound_bias(s));
+				plumb_ops[op].operand[i].name, (long long)s->values, s->max_ratio, plumb_bound_rms(s),
+				plumb_bound_bias(s));
 	}
 }
 END_TEST
@@ -71,13 +71,12 @@ END_TEST
 START_TEST(golden_tiny)
 {
 	static const char *const how[] = {"--policy f32", "--policy f32 --mode twin", "--policy bf16",
-	        "--policy bf16 --mode twin", "--policy f32 --set opt --view local",
-	        "--policy bf16 --set opt --view local",
-	        "--policy f32 --op hc_norm_down@1-2=opt"}; /* the oracle in the other layers */
+		"--policy bf16 --mode twin", "--policy f32 --set opt --view local", "--policy bf16 --set opt --view local",
+		"--policy f32 --op hc_norm_down@1-2=opt"}; /* the oracle in the other layers */
 	char command[2048];
 	snprintf(command, sizeof command,
-	        "'%s' check '%s/tiny/tiny.h5' --checkpoint '%s/tiny/checkpoint' --bounds --quiet %s", PLUMB_PROGRAM,
-	        PLUMB_GOLDEN_DIR, PLUMB_GOLDEN_DIR, how[_i]);
+		"'%s' check '%s/tiny/tiny.h5' --checkpoint '%s/tiny/checkpoint' --bounds --quiet %s", PLUMB_PROGRAM,
+		PLUMB_GOLDEN_DIR, PLUMB_GOLDEN_DIR, how[_i]);
 	ck_assert_msg(system(command) == 0, "%s", command);
 }
 END_TEST
@@ -216,10 +215,10 @@ START_TEST(faults_at_twice_and_half_the_bound)
 				if (at.ball.error == 0.0) /* a copy: one step is too much */
 					two = nextafterf(two, INFINITY);
 				ck_assert_msg(!survives(c, two), "%s: %.9g for %.12g +- %.3g was not noticed", o->name,
-				        (double)two, at.ball.value, at.ball.error);
+					(double)two, at.ball.value, at.ball.error);
 				if (fabs((double)half - at.ball.value) <= at.ball.error)
-					ck_assert_msg(survives(c, half), "%s: %.9g for %.12g +- %.3g was refused",
-					        o->name, (double)half, at.ball.value, at.ball.error);
+					ck_assert_msg(survives(c, half), "%s: %.9g for %.12g +- %.3g was refused", o->name,
+						(double)half, at.ball.value, at.ball.error);
 				ck_assert(!survives(c, NAN));
 				ck_assert(!survives(c, INFINITY));
 				here++;
@@ -335,7 +334,7 @@ static int other_eps(const struct plumb_env *env, const void *args)
 }
 
 static const enum plumb_op normed[] = {
-        PLUMB_GDN_NORM_GATE, PLUMB_HC_NORM_DOWN, PLUMB_ATTN_QK_ROPE, PLUMB_QSA_PROJECT, PLUMB_PLE_GATE};
+	PLUMB_GDN_NORM_GATE, PLUMB_HC_NORM_DOWN, PLUMB_ATTN_QK_ROPE, PLUMB_QSA_PROJECT, PLUMB_PLE_GATE};
 
 START_TEST(another_eps_shows)
 {
@@ -396,7 +395,7 @@ static bool biased(enum plumb_op op, enum plumb_policy policy, plumb_op_fn *fn, 
 }
 
 static const enum plumb_op truncated[] = {PLUMB_ATTN_OUT_PROJ, PLUMB_LM_HEAD, PLUMB_HC_INJECT, PLUMB_GDN_CONV,
-        PLUMB_GDN_IN_PROJ, PLUMB_MOE_GATE_UP, PLUMB_ATTN_GATE};
+	PLUMB_GDN_IN_PROJ, PLUMB_MOE_GATE_UP, PLUMB_ATTN_GATE};
 
 START_TEST(truncation_is_biased)
 {

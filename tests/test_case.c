@@ -78,8 +78,8 @@ static struct made make(enum plumb_op op, uint64_t seed)
 		                                            : PLUMB_SITE_MLP;
 	config = plumb_config_text(&c->cfg);
 	if (!plumb_op_runs(&c->cfg, op, m.call.layer) || !ids_in_range(c) ||
-	        plumb_config_parse(config, strlen(config), "config", &parsed, &err) != PLUMB_OK ||
-	        parsed.rotary_dim != c->cfg.rotary_dim) {
+		plumb_config_parse(config, strlen(config), "config", &parsed, &err) != PLUMB_OK ||
+		parsed.rotary_dim != c->cfg.rotary_dim) {
 		op_case_free(c);
 		m.c = NULL;
 	}
@@ -100,8 +100,8 @@ static struct made make(enum plumb_op op, uint64_t seed)
 		m.expected[i].rows = last - m.expected[i].first;
 		m.rows[i] = malloc((size_t)m.expected[i].rows * bytes + 1);
 		for (int64_t r = 0; r < m.expected[i].rows; r++)
-			memcpy((char *)m.rows[i] + (size_t)r * bytes,
-			        plumb_cache_row(&o->cache, m.expected[i].first + r), bytes);
+			memcpy((char *)m.rows[i] + (size_t)r * bytes, plumb_cache_row(&o->cache, m.expected[i].first + r),
+				bytes);
 		m.expected[i].data = m.rows[i];
 	}
 	for (int i = 0; i < c->operands; i++) /* the state as it was */
@@ -120,10 +120,9 @@ static void unmake(struct made *m)
 
 static void write_case(const char *name, const struct made *m)
 {
-	const struct plumb_case_origin origin = {
-	        .suspect = "nobody", .truth = "ref, mode twin", .producer = "test_case"};
-	ck_assert_msg(plumb_case_write(name, &m->call, m->expected, PLUMB_CASE_BITS, &origin, &err) == PLUMB_OK, "%s",
-	        err.text);
+	const struct plumb_case_origin origin = {.suspect = "nobody", .truth = "ref, mode twin", .producer = "test_case"};
+	ck_assert_msg(
+		plumb_case_write(name, &m->call, m->expected, PLUMB_CASE_BITS, &origin, &err) == PLUMB_OK, "%s", err.text);
 }
 
 static const void *pointer_at(const void *args, const struct plumb_operand *o)
@@ -152,12 +151,11 @@ static int64_t run_case(struct plumb_case *k)
 			const struct plumb_cache *cache = (const void *)got;
 			size_t bytes = plumb_format_row_bytes(cache->format, cache->width);
 			for (int64_t r = 0; r < e->rows; r++)
-				differ += memcmp(plumb_cache_row(cache, e->first + r), want + (size_t)r * bytes,
-				                  bytes) != 0;
+				differ +=
+					memcmp(plumb_cache_row(cache, e->first + r), want + (size_t)r * bytes, bytes) != 0;
 			continue;
 		}
-		size_t bytes =
-		        (size_t)plumb_shape_count(o->shape, &k->cfg, &extent) * plumb_operand_element(o, k->args);
+		size_t bytes = (size_t)plumb_shape_count(o->shape, &k->cfg, &extent) * plumb_operand_element(o, k->args);
 		for (size_t b = 0; b < bytes; b++)
 			differ += got[b] != want[b];
 	}
@@ -181,17 +179,16 @@ START_TEST(test_every_op)
 			continue;
 		write_case(path, &m);
 		ck_assert_msg(plumb_case_read(path, &k, &err) == PLUMB_OK, "%s:%llu: %s", plumb_ops[_i].name,
-		        (unsigned long long)seed, err.text);
+			(unsigned long long)seed, err.text);
 		ck_assert(k->call.op == m.call.op && k->call.layer == m.call.layer && k->call.site == m.call.site);
-		ck_assert(k->call.position == m.call.position && k->call.T == m.call.T &&
-		          k->env.policy == m.c->env.policy);
+		ck_assert(k->call.position == m.call.position && k->call.T == m.call.T && k->env.policy == m.c->env.policy);
 		ck_assert_str_eq(k->origin.truth, "ref, mode twin");
 		ck_assert_ptr_null(k->origin.golden);
 		ck_assert_int_eq(run_case(k), 0);
 		/* sensitivity: the comparison sees one bit of one expected value */
 		for (int i = 0; i < PLUMB_CASE_OPERANDS && !changed; i++)
 			if (k->expected[i].data &&
-			        (k->expected[i].rows > 0 || plumb_ops[_i].operand[i].kind != PLUMB_KIND_CACHE)) {
+				(k->expected[i].rows > 0 || plumb_ops[_i].operand[i].kind != PLUMB_KIND_CACHE)) {
 				((unsigned char *)(uintptr_t)k->expected[i].data)[0] ^= 1;
 				changed = 1;
 			}
@@ -208,7 +205,7 @@ START_TEST(test_every_op)
 		done++;
 	}
 	ck_assert_msg(done >= (int)most / 4 && done > 0, "%s: %d of %llu seeds gave a call", plumb_ops[_i].name, done,
-	        (unsigned long long)most);
+		(unsigned long long)most);
 }
 END_TEST
 
@@ -231,7 +228,7 @@ static void refused(const char *what)
 	ck_assert_msg(plumb_case_read(path, &k, &err) == PLUMB_BAD_INPUT, "not refused: %s", what);
 	ck_assert_ptr_null(k);
 	ck_assert_msg(strncmp(err.text, path, strlen(path)) == 0 && strstr(err.text, what) && !strchr(err.text, '\n'),
-	        "%s\nexpected: %s", err.text, what);
+		"%s\nexpected: %s", err.text, what);
 }
 
 /* Change the file in place by the library. */
@@ -296,29 +293,29 @@ START_TEST(test_refused_heads)
 		int64_t value;
 		const char *what;
 	} numbers[] = {
-	        {"version", 2, "version is 2, expected 1..1"},
-	        {"layer", -1, "layer is -1"},
-	        {"layer", 1, "runs attn_decode"},
-	        {"layer", INT64_MAX, "layer is"},
-	        {"position", -1, "position is -1"},
-	        {"position", 1 << 20, "position"},
-	        {"rows", 0, "rows is 0"},
-	        {"rows", 5000, "rows is 5000"},
-	        {"capacity", 0, "capacity is 0"},
-	        {"capacity", INT64_MAX, "capacity"},
+		{"version", 2, "version is 2, expected 1..1"},
+		{"layer", -1, "layer is -1"},
+		{"layer", 1, "runs attn_decode"},
+		{"layer", INT64_MAX, "layer is"},
+		{"position", -1, "position is -1"},
+		{"position", 1 << 20, "position"},
+		{"rows", 0, "rows is 0"},
+		{"rows", 5000, "rows is 5000"},
+		{"capacity", 0, "capacity is 0"},
+		{"capacity", INT64_MAX, "capacity"},
 	};
 	static const char *const texts[][3] = {
-	        {"format", "golden", "expected 'plumb case'"},
-	        {"op", "attn_encode", "no op"},
-	        {"op", "", "no op"},
-	        {"op", "gdn_conv", "layer is 0"},
-	        {"site", "mlp", "site is mlp, expected none"},
-	        {"site", "x", "site is 'x'"},
-	        {"policy", "f64", "policy is 'f64', expected f32|bf16"},
-	        {"ties", "", "ties is ''"},
-	        {"criterion", "bit", "criterion is 'bit'"},
-	        {"config", "{}", "model_type"},
-	        {"config", "[", ""},
+		{"format", "golden", "expected 'plumb case'"},
+		{"op", "attn_encode", "no op"},
+		{"op", "", "no op"},
+		{"op", "gdn_conv", "layer is 0"},
+		{"site", "mlp", "site is mlp, expected none"},
+		{"site", "x", "site is 'x'"},
+		{"policy", "f64", "policy is 'f64', expected f32|bf16"},
+		{"ties", "", "ties is ''"},
+		{"criterion", "bit", "criterion is 'bit'"},
+		{"config", "{}", "model_type"},
+		{"config", "[", ""},
 	};
 
 	for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
@@ -419,8 +416,7 @@ static herr_t collect(hid_t group, const char *name, const H5O_info_t *info, voi
 /* Whatever one value, one attribute or one missing dataset of a file becomes: it is refused, or it runs. */
 START_TEST(test_harmed)
 {
-	static const int64_t extremes[] = {
-	        0, -1, 1, 255, 256, 65536, INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, 7, 1000};
+	static const int64_t extremes[] = {0, -1, 1, 255, 256, 65536, INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, 7, 1000};
 	struct op_random random = {99};
 	int good = 0, bad = 0;
 
@@ -430,8 +426,7 @@ START_TEST(test_harmed)
 		char names[64][128] = {{0}};
 		int n = 0;
 		while (!m.c)
-			m = make((enum plumb_op)op_random_below(&random, PLUMB_OP_COUNT),
-			        op_random_below(&random, 1000));
+			m = make((enum plumb_op)op_random_below(&random, PLUMB_OP_COUNT), op_random_below(&random, 1000));
 		write_case(path, &m);
 		hid_t f = reopen();
 		H5Ovisit2(f, H5_INDEX_NAME, H5_ITER_INC, collect, names, H5O_INFO_BASIC);
@@ -467,7 +462,7 @@ START_TEST(test_harmed)
 			good++;
 		} else {
 			ck_assert_msg(
-			        strncmp(err.text, path, strlen(path)) == 0 && !strchr(err.text, '\n'), "%s", err.text);
+				strncmp(err.text, path, strlen(path)) == 0 && !strchr(err.text, '\n'), "%s", err.text);
 			bad++;
 		}
 		unmake(&m);

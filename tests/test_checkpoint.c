@@ -49,8 +49,7 @@ static struct plumb_checkpoint *opened(const char *folder)
 
 struct list {
 	const struct plumb_weight *weight[4096];
-	char name[4096]
-		 [96]; /* as in a file of golden/tiny, without the prefix; "" where no tensor is that weight alone */
+	char name[4096][96]; /* as in a file of golden/tiny, without the prefix; "" where no tensor is that weight alone */
 	int count;
 };
 
@@ -238,8 +237,8 @@ static void same_models(const struct plumb_model *a, const struct plumb_model *b
 		for (int64_t r = 0; p && r < p->ngram.rows; r++) {
 			table_row(p, r, u);
 			table_row(q, r, v);
-			ck_assert_msg(memcmp(u, v, (size_t)p->table[0].cols * sizeof *u) == 0, "%s: table row %lld",
-				what, (long long)r);
+			ck_assert_msg(memcmp(u, v, (size_t)p->table[0].cols * sizeof *u) == 0, "%s: table row %lld", what,
+				(long long)r);
 		}
 	}
 }
@@ -263,11 +262,9 @@ static const struct {
 	{"five files without index", {.format = PLUMB_BF16, .ple_shards = 4, .files = 5}, false},
 	{"a whole table", {.format = PLUMB_BF16, .ple_shards = 0}, false},
 	{"one shard", {.format = PLUMB_BF16, .ple_shards = 1}, false},
-	{"shards past ten, the last one short", {.format = PLUMB_BF16, .ple_shards = 13, .files = 3, .index = true},
-		false},
+	{"shards past ten, the last one short", {.format = PLUMB_BF16, .ple_shards = 13, .files = 3, .index = true}, false},
 	{"without constants", {.format = PLUMB_BF16, .ple_shards = 4, .no_constants = true}, false},
-	{"with tensors to skip", {.format = PLUMB_BF16, .ple_shards = 4, .extras = true, .files = 2, .index = true},
-		true},
+	{"with tensors to skip", {.format = PLUMB_BF16, .ple_shards = 4, .extras = true, .files = 2, .index = true}, true},
 };
 
 START_TEST(every_cut)
@@ -307,8 +304,7 @@ START_TEST(other_configs)
 {
 	for (int k = 0; k < 5; k++) {
 		struct plumb_config cfg = random_checkpoint_smallest();
-		struct random_checkpoint options = {
-			.seed = (uint64_t)k, .format = PLUMB_BF16, .ple_shards = 3, .files = 2};
+		struct random_checkpoint options = {.seed = (uint64_t)k, .format = PLUMB_BF16, .ple_shards = 3, .files = 2};
 		switch (k) {
 		case 0: /* PLE on every layer, attention too */
 			cfg.ple_count = 2;
@@ -410,12 +406,14 @@ START_TEST(mutated)
 		.index = true,
 		.extras = true,
 		.stacked_experts = _i == 0,
-		.experts = _i == 0 ? PLUMB_F32 : _i == 1 ? PLUMB_NVFP4 : PLUMB_FP8_BLOCK,
+		.experts = _i == 0   ? PLUMB_F32
+	                   : _i == 1 ? PLUMB_NVFP4
+	                             : PLUMB_FP8_BLOCK,
 		.matrices = _i == 2 ? PLUMB_FP8_ROW : PLUMB_F32,
 		.fp8_table = _i > 0,
 		.quantization_config = _i == 0   ? NULL
-				       : _i == 1 ? "{\"quant_method\": \"modelopt\", \"quant_algo\": \"NVFP4\"}"
-						 : "{\"quant_method\": \"fp8\", \"weight_block_size\": [128, 128]}"};
+	                               : _i == 1 ? "{\"quant_method\": \"modelopt\", \"quant_algo\": \"NVFP4\"}"
+	                                         : "{\"quant_method\": \"fp8\", \"weight_block_size\": [128, 128]}"};
 	random_checkpoint_write(dir, &cfg, &options);
 	for (int round = 0; round < 1200; round++) {
 		const char *name = names[round % 4];

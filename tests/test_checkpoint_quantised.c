@@ -77,17 +77,14 @@ START_TEST(golden_nvfp4)
 	for (int l = 0; l < 4; l++) {
 		char path[256], name[160];
 		snprintf(path, sizeof path,
-		        PLUMB_GOLDEN_DIR "/tiny-nvfp4/checkpoint/layer-%05d-experts-0000-0011.safetensors", l);
+			PLUMB_GOLDEN_DIR "/tiny-nvfp4/checkpoint/layer-%05d-experts-0000-0011.safetensors", l);
 		struct plumb_safetensors *file = file_of(path);
 		for (int i = 0; i < 3 * 12; i++) {
 			const struct plumb_moe_weights *moe = &m->layer[l].moe;
-			const struct plumb_weight *w = (i % 3 == 0          ? moe->gate
-			                                       : i % 3 == 1 ? moe->up
-			                                                    : moe->down) +
-			                               i / 3;
+			const struct plumb_weight *w = (i % 3 == 0 ? moe->gate : i % 3 == 1 ? moe->up : moe->down) + i / 3;
 			float global;
-			int n = snprintf(name, sizeof name,
-			        "model.language_model.layers.%d.mlp.experts.%d.%s_proj.weight", l, i / 3, names[i % 3]);
+			int n = snprintf(name, sizeof name, "model.language_model.layers.%d.mlp.experts.%d.%s_proj.weight",
+				l, i / 3, names[i % 3]);
 			ck_assert_int_eq(w->format, PLUMB_NVFP4);
 			ck_assert_int_eq(w->rows, i % 3 < 2 ? 48 : 64);
 			ck_assert_int_eq(w->cols, i % 3 < 2 ? 64 : 48);
@@ -117,16 +114,14 @@ START_TEST(golden_fp8)
 {
 	struct plumb_checkpoint *ck = opened(PLUMB_GOLDEN_DIR "/tiny-fp8/checkpoint", "tiny-fp8");
 	const struct plumb_model *m = plumb_checkpoint_model(ck);
-	struct plumb_safetensors *file =
-	        file_of(PLUMB_GOLDEN_DIR "/tiny-fp8/checkpoint/model-00004-of-00004.safetensors");
+	struct plumb_safetensors *file = file_of(PLUMB_GOLDEN_DIR "/tiny-fp8/checkpoint/model-00004-of-00004.safetensors");
 	const struct plumb_weight *w = &m->layer[3].moe.down[7];
 	ck_assert_int_eq(w->format, PLUMB_FP8_BLOCK);
 	ck_assert_int_eq(w->scale_format, PLUMB_BF16);
 	ck_assert_uint_eq(plumb_weight_scale_bytes(w), 8);
-	ck_assert(
-	        memcmp(w->scale,
-	                tensor_of(file, "model.language_model.layers.3.mlp.experts.7.down_proj.weight_scale_inv")->data,
-	                8) == 0);
+	ck_assert(memcmp(w->scale,
+			  tensor_of(file, "model.language_model.layers.3.mlp.experts.7.down_proj.weight_scale_inv")->data,
+			  8) == 0);
 	ck_assert_int_eq(m->layer[1].ple->table[3].format, PLUMB_FP8_TABLE);
 	plumb_safetensors_close(file);
 	plumb_checkpoint_close(ck);
@@ -135,19 +130,19 @@ END_TEST
 
 /* --- every layout against its F32 values -------------------------------------------------------------------------- */
 
-#define RELEASED_FP8                                                                                                   \
-	"{\"quant_method\": \"fp8\", \"activation_scheme\": \"dynamic\", \"weight_block_size\": [128, 128], "          \
+#define RELEASED_FP8                                                                                                       \
+	"{\"quant_method\": \"fp8\", \"activation_scheme\": \"dynamic\", \"weight_block_size\": [128, 128], "              \
 	"\"modules_to_not_convert\": [\"lm_head\"], \"modules_to_convert\": [\"ple.ple_embedding.ngram_embedding\"]}"
-#define RELEASED_NVFP4                                                                                                 \
-	"{\"quant_method\": \"modelopt\", \"quant_algo\": \"NVFP4\", \"config_groups\": {\"group_0\": {\"targets\": "  \
-	"[\"Linear\"], \"weights\": {\"num_bits\": 4, \"type\": \"float\", \"group_size\": 16, \"dynamic\": "          \
-	"false}}}, "                                                                                                   \
+#define RELEASED_NVFP4                                                                                                     \
+	"{\"quant_method\": \"modelopt\", \"quant_algo\": \"NVFP4\", \"config_groups\": {\"group_0\": {\"targets\": "      \
+	"[\"Linear\"], \"weights\": {\"num_bits\": 4, \"type\": \"float\", \"group_size\": 16, \"dynamic\": "              \
+	"false}}}, "                                                                                                       \
 	"\"ignore\": [\"*.ple.*\", \"lm_head\"]}"
-#define MIXED(experts, draft)                                                                                          \
-	"{\"quant_method\": \"modelopt\", \"quant_algo\": \"MIXED_PRECISION\", \"quantized_layers\": {"                \
-	"\"model.language_model.layers.0.mlp.experts\": {\"quant_algo\": \"" experts "\", \"group_size\": 16}, "       \
-	"\"model.language_model.layers.1.mlp.experts\": {\"quant_algo\": \"" experts "\", \"group_size\": 16}, "       \
-	"\"model.language_model.layers.0.ple.ple_embedding.ngram_embedding\": {\"quant_algo\": \"FP8\"}, "             \
+#define MIXED(experts, draft)                                                                                              \
+	"{\"quant_method\": \"modelopt\", \"quant_algo\": \"MIXED_PRECISION\", \"quantized_layers\": {"                    \
+	"\"model.language_model.layers.0.mlp.experts\": {\"quant_algo\": \"" experts "\", \"group_size\": 16}, "           \
+	"\"model.language_model.layers.1.mlp.experts\": {\"quant_algo\": \"" experts "\", \"group_size\": 16}, "           \
+	"\"model.language_model.layers.0.ple.ple_embedding.ngram_embedding\": {\"quant_algo\": \"FP8\"}, "                 \
 	"\"mtp.layers.0.mlp.experts\": {\"quant_algo\": \"" draft "\", \"group_size\": 128}}}"
 
 static const struct {
@@ -155,77 +150,73 @@ static const struct {
 	struct random_checkpoint options;
 	bool nested, wide;
 } layouts[] = {
-        {"block FP8 experts", {.experts = PLUMB_FP8_BLOCK, .scale_format = PLUMB_BF16, .ple_shards = 4}, false, false},
-        {"block FP8 experts, wide", {.experts = PLUMB_FP8_BLOCK, .scale_format = PLUMB_BF16, .ple_shards = 4}, false,
-                true},
-        {"block FP8 experts, F32 scales", {.experts = PLUMB_FP8_BLOCK, .ple_shards = 4}, false, true},
-        {"the FP8 release",
-                {.experts = PLUMB_FP8_BLOCK,
-                        .scale_format = PLUMB_BF16,
-                        .fp8_table = true,
-                        .ple_shards = 7,
-                        .files = 4,
-                        .index = true,
-                        .extras = true,
-                        .quantization_config = RELEASED_FP8},
-                true, true},
-        {"nvfp4 experts", {.experts = PLUMB_NVFP4, .ple_shards = 4}, false, false},
-        {"nvfp4 experts, wide", {.experts = PLUMB_NVFP4, .ple_shards = 4}, false, true},
-        {"the RadixArk release",
-                {.experts = PLUMB_NVFP4,
-                        .scale_format = PLUMB_BF16,
-                        .fp8_table = true,
-                        .ple_shards = 11,
-                        .files = 9,
-                        .index = true,
-                        .extras = true,
-                        .quantization_config = RELEASED_NVFP4},
-                true, false},
-        {"the nvidia release",
-                {.experts = PLUMB_NVFP4,
-                        .scale_format = PLUMB_BF16,
-                        .fp8_table = true,
-                        .ple_shards = 4,
-                        .files = 3,
-                        .index = true,
-                        .extras = true,
-                        .quantization_config = MIXED("NVFP4", "FP8_PB_WO")},
-                true, false},
-        {"the nvidia release, other spelling",
-                {.experts = PLUMB_NVFP4,
-                        .scale_format = PLUMB_BF16,
-                        .fp8_table = true,
-                        .ple_shards = 4,
-                        .extras = true,
-                        .quantization_config = MIXED("NVFP4", "FP8_BLOCK_SCALES")},
-                true, false},
-        {"a table in one tensor, F32 scale", {.fp8_table = true, .format = PLUMB_BF16}, false, false},
-        {"FP8 a row", {.experts = PLUMB_FP8_ROW, .matrices = PLUMB_FP8_ROW, .ple_shards = 4}, false, false},
-        {"FP8 a row, bf16 columns of scales",
-                {.experts = PLUMB_FP8_ROW,
-                        .matrices = PLUMB_FP8_ROW,
-                        .scale_format = PLUMB_BF16,
-                        .column_scales = true,
-                        .ple_shards = 4},
-                false, true},
-        {"FP8 a matrix", {.experts = PLUMB_FP8_TABLE, .matrices = PLUMB_FP8_TABLE, .ple_shards = 4}, false, false},
-        {"all block FP8",
-                {.experts = PLUMB_FP8_BLOCK,
-                        .matrices = PLUMB_FP8_BLOCK,
-                        .scale_format = PLUMB_BF16,
-                        .fp8_table = true},
-                false, true},
-        {"all nvfp4", {.experts = PLUMB_NVFP4, .matrices = PLUMB_NVFP4, .fp8_table = true}, false, true},
-        {"all nvfp4 at an odd byte", {.experts = PLUMB_NVFP4, .matrices = PLUMB_NVFP4, .shift = 1}, false, false},
-        {"nvfp4 experts in block FP8, at an odd byte",
-                {.experts = PLUMB_NVFP4,
-                        .matrices = PLUMB_FP8_BLOCK,
-                        .scale_format = PLUMB_F32,
-                        .fp8_table = true,
-                        .shift = 3},
-                true, true},
-        {"stacked BF16 experts in nvfp4", {.format = PLUMB_BF16, .stacked_experts = true, .matrices = PLUMB_NVFP4},
-                false, false},
+	{"block FP8 experts", {.experts = PLUMB_FP8_BLOCK, .scale_format = PLUMB_BF16, .ple_shards = 4}, false, false},
+	{"block FP8 experts, wide", {.experts = PLUMB_FP8_BLOCK, .scale_format = PLUMB_BF16, .ple_shards = 4}, false, true},
+	{"block FP8 experts, F32 scales", {.experts = PLUMB_FP8_BLOCK, .ple_shards = 4}, false, true},
+	{"the FP8 release",
+		{.experts = PLUMB_FP8_BLOCK,
+			.scale_format = PLUMB_BF16,
+			.fp8_table = true,
+			.ple_shards = 7,
+			.files = 4,
+			.index = true,
+			.extras = true,
+			.quantization_config = RELEASED_FP8},
+		true, true},
+	{"nvfp4 experts", {.experts = PLUMB_NVFP4, .ple_shards = 4}, false, false},
+	{"nvfp4 experts, wide", {.experts = PLUMB_NVFP4, .ple_shards = 4}, false, true},
+	{"the RadixArk release",
+		{.experts = PLUMB_NVFP4,
+			.scale_format = PLUMB_BF16,
+			.fp8_table = true,
+			.ple_shards = 11,
+			.files = 9,
+			.index = true,
+			.extras = true,
+			.quantization_config = RELEASED_NVFP4},
+		true, false},
+	{"the nvidia release",
+		{.experts = PLUMB_NVFP4,
+			.scale_format = PLUMB_BF16,
+			.fp8_table = true,
+			.ple_shards = 4,
+			.files = 3,
+			.index = true,
+			.extras = true,
+			.quantization_config = MIXED("NVFP4", "FP8_PB_WO")},
+		true, false},
+	{"the nvidia release, other spelling",
+		{.experts = PLUMB_NVFP4,
+			.scale_format = PLUMB_BF16,
+			.fp8_table = true,
+			.ple_shards = 4,
+			.extras = true,
+			.quantization_config = MIXED("NVFP4", "FP8_BLOCK_SCALES")},
+		true, false},
+	{"a table in one tensor, F32 scale", {.fp8_table = true, .format = PLUMB_BF16}, false, false},
+	{"FP8 a row", {.experts = PLUMB_FP8_ROW, .matrices = PLUMB_FP8_ROW, .ple_shards = 4}, false, false},
+	{"FP8 a row, bf16 columns of scales",
+		{.experts = PLUMB_FP8_ROW,
+			.matrices = PLUMB_FP8_ROW,
+			.scale_format = PLUMB_BF16,
+			.column_scales = true,
+			.ple_shards = 4},
+		false, true},
+	{"FP8 a matrix", {.experts = PLUMB_FP8_TABLE, .matrices = PLUMB_FP8_TABLE, .ple_shards = 4}, false, false},
+	{"all block FP8",
+		{.experts = PLUMB_FP8_BLOCK, .matrices = PLUMB_FP8_BLOCK, .scale_format = PLUMB_BF16, .fp8_table = true},
+		false, true},
+	{"all nvfp4", {.experts = PLUMB_NVFP4, .matrices = PLUMB_NVFP4, .fp8_table = true}, false, true},
+	{"all nvfp4 at an odd byte", {.experts = PLUMB_NVFP4, .matrices = PLUMB_NVFP4, .shift = 1}, false, false},
+	{"nvfp4 experts in block FP8, at an odd byte",
+		{.experts = PLUMB_NVFP4,
+			.matrices = PLUMB_FP8_BLOCK,
+			.scale_format = PLUMB_F32,
+			.fp8_table = true,
+			.shift = 3},
+		true, true},
+	{"stacked BF16 experts in nvfp4", {.format = PLUMB_BF16, .stacked_experts = true, .matrices = PLUMB_NVFP4}, false,
+		false},
 };
 enum { LAYOUTS = sizeof layouts / sizeof layouts[0] };
 
@@ -318,8 +309,8 @@ static void refused(const char *contains, const char *also, const char *what)
 	int status = plumb_checkpoint_open(dir, &ck, &err);
 	ck_assert_msg(status == PLUMB_BAD_INPUT, "%s %s: status %d, expected it refused", contains, what, status);
 	ck_assert_msg(strncmp(err.text, dir, strlen(dir)) == 0, "%s: \"%s\" does not name the file", what, err.text);
-	ck_assert_msg(strstr(err.text, contains) && strstr(err.text, also),
-	        "%s: \"%s\" does not name \"%s\" and \"%s\"", what, err.text, contains, also);
+	ck_assert_msg(strstr(err.text, contains) && strstr(err.text, also), "%s: \"%s\" does not name \"%s\" and \"%s\"",
+		what, err.text, contains, also);
 }
 
 /* One tensor changed in a copy of source_dir/model.safetensors. */
@@ -353,8 +344,8 @@ static void rewrite(const char *name, const struct change *with)
 		if (with->value)
 			memcpy(data + with->value_at, with->value, with->value_bytes);
 		safetensors_add(w, with->name ? with->name : t->name,
-		        with->dtype ? with->dtype : plumb_dtype_name(t->dtype), with->rank < 0 ? t->rank : with->rank,
-		        with->rank < 0 ? t->dim : with->dims, data, bytes);
+			with->dtype ? with->dtype : plumb_dtype_name(t->dtype), with->rank < 0 ? t->rank : with->rank,
+			with->rank < 0 ? t->dim : with->dims, data, bytes);
 		free(data);
 	}
 	ck_assert_msg(found, "no tensor %s", name);
@@ -409,37 +400,32 @@ static const uint16_t nan16 = 0x7FC0, inf16 = 0x7F80, minus16 = 0xBF80;
 START_TEST(refused_nvfp4)
 {
 	start(layout_named("nvfp4 experts"));
-	refused_change(
-	        DOWN "weight_scale", (struct change){.drop = true, KEEP}, DOWN "weight_scale is missing", "nvfp4");
-	refused_change(
-	        DOWN "weight_scale_2", (struct change){.drop = true, KEEP}, DOWN "weight_scale_2 is missing", "U8");
+	refused_change(DOWN "weight_scale", (struct change){.drop = true, KEEP}, DOWN "weight_scale is missing", "nvfp4");
+	refused_change(DOWN "weight_scale_2", (struct change){.drop = true, KEEP}, DOWN "weight_scale_2 is missing", "U8");
 	refused_change(DOWN "weight", (struct change){.drop = true, KEEP}, DOWN "weight is missing", "[12, 9]");
-	refused_change(DOWN "weight", (struct change){SHAPE(2, 108, 12, 9)}, DOWN "weight has shape [12, 9]",
-	        "expected [12, 5]");
-	refused_change(DOWN "weight", (struct change){SHAPE(2, 48, 12, 4)}, DOWN "weight has shape [12, 4]",
-	        "expected [12, 5]");
 	refused_change(
-	        DOWN "weight", (struct change){SHAPE(1, 60, 60)}, DOWN "weight has shape [60]", "expected [12, 5]");
+		DOWN "weight", (struct change){SHAPE(2, 108, 12, 9)}, DOWN "weight has shape [12, 9]", "expected [12, 5]");
+	refused_change(
+		DOWN "weight", (struct change){SHAPE(2, 48, 12, 4)}, DOWN "weight has shape [12, 4]", "expected [12, 5]");
+	refused_change(DOWN "weight", (struct change){SHAPE(1, 60, 60)}, DOWN "weight has shape [60]", "expected [12, 5]");
 	refused_change(DOWN "weight", (struct change){.dtype = "I8", KEEP}, DOWN "weight has dtype I8", "U8 (nvfp4)");
 	refused_change(DOWN "weight", (struct change){.dtype = "F8_E4M3", KEEP}, DOWN "weight has shape [12, 5]",
-	        "expected [12, 9]");
+		"expected [12, 9]");
 	refused_change(
-	        DOWN "weight", (struct change){.dtype = "F8_E5M2", KEEP}, DOWN "weight has dtype F8_E5M2", "F8_E4M3");
+		DOWN "weight", (struct change){.dtype = "F8_E5M2", KEEP}, DOWN "weight has dtype F8_E5M2", "F8_E4M3");
 	refused_change(DOWN "weight", (struct change){.dtype = "F4", SHAPE(2, 60, 12, 10)}, DOWN "weight has dtype F4",
-	        "U8 (nvfp4)");
+		"U8 (nvfp4)");
 	refused_change(
-	        DOWN "weight_scale", (struct change){.dtype = "U8", KEEP}, DOWN "weight_scale has dtype U8", "F8_E4M3");
+		DOWN "weight_scale", (struct change){.dtype = "U8", KEEP}, DOWN "weight_scale has dtype U8", "F8_E4M3");
 	refused_change(DOWN "weight_scale", (struct change){.dtype = "F8_E8M0", KEEP}, "has dtype F8_E8M0", "F8_E4M3");
 	refused_change(
-	        DOWN "weight_scale", (struct change){SHAPE(2, 12, 1, 12)}, "weight_scale has shape [1, 12]", "[12, 1]");
+		DOWN "weight_scale", (struct change){SHAPE(2, 12, 1, 12)}, "weight_scale has shape [1, 12]", "[12, 1]");
+	refused_change(DOWN "weight_scale", (struct change){SHAPE(1, 12, 12)}, "weight_scale has shape [12]", "[12, 1]");
 	refused_change(
-	        DOWN "weight_scale", (struct change){SHAPE(1, 12, 12)}, "weight_scale has shape [12]", "[12, 1]");
-	refused_change(
-	        DOWN "weight_scale", (struct change){SHAPE(2, 24, 12, 2)}, "weight_scale has shape [12, 2]", "[12, 1]");
-	refused_change(
-	        DOWN "weight_scale_2", (struct change){SHAPE(1, 8, 2)}, "weight_scale_2 has shape [2]", "[] or [1]");
+		DOWN "weight_scale", (struct change){SHAPE(2, 24, 12, 2)}, "weight_scale has shape [12, 2]", "[12, 1]");
+	refused_change(DOWN "weight_scale_2", (struct change){SHAPE(1, 8, 2)}, "weight_scale_2 has shape [2]", "[] or [1]");
 	refused_change(DOWN "weight_scale_2", (struct change){.dtype = "BF16", SHAPE(0, 2, 0)},
-	        "weight_scale_2 has dtype BF16", "F32");
+		"weight_scale_2 has dtype BF16", "F32");
 	refused_change(DOWN "weight_scale_2", (struct change){PUT(nan32, 0)}, "weight_scale_2 is nan", "above 0");
 	refused_change(DOWN "weight_scale_2", (struct change){PUT(inf32, 0)}, "weight_scale_2 is inf", "above 0");
 	refused_change(DOWN "weight_scale_2", (struct change){PUT(minus32, 0)}, "weight_scale_2 is -1", "above 0");
@@ -448,13 +434,13 @@ START_TEST(refused_nvfp4)
 	refused_change(DOWN "input_scale", (struct change){.dtype = "I32", KEEP}, "input_scale has dtype I32", "F32");
 	/* one of two names for a scale, and scales of something that has none */
 	refused_change(DOWN "weight_scale_2", (struct change){.name = DOWN "weight_scale_inv", .twice = true, KEEP},
-	        "weight_scale_inv", "is unknown");
+		"weight_scale_inv", "is unknown");
 	refused_change(DOWN "weight_scale",
-	        (struct change){.name = "model.layers.0.mlp.gate.weight_scale", .twice = true, KEEP},
-	        "gate.weight_scale", "is unknown");
+		(struct change){.name = "model.layers.0.mlp.gate.weight_scale", .twice = true, KEEP}, "gate.weight_scale",
+		"is unknown");
 	refused_change(DOWN "input_scale",
-	        (struct change){.name = "model.layers.0.mlp.gate.input_scale", .twice = true, KEEP}, "gate.input_scale",
-	        "is unknown");
+		(struct change){.name = "model.layers.0.mlp.gate.input_scale", .twice = true, KEEP}, "gate.input_scale",
+		"is unknown");
 	/* accepted: no input_scale; a scale_2 of rank 1; an infinite input_scale, which nobody uses */
 	rewrite(DOWN "input_scale", &(struct change){.drop = true, KEEP});
 	plumb_checkpoint_close(opened(dir, "no input_scale"));
@@ -469,35 +455,32 @@ START_TEST(refused_fp8)
 {
 	start(layout_named("block FP8 experts, wide")); /* BF16 scales [2, 2] */
 	refused_change(DOWN "weight_scale_inv", (struct change){.drop = true, KEEP}, DOWN "weight_scale is missing",
-	        "weight_scale_inv");
+		"weight_scale_inv");
 	refused_change(DOWN "weight_scale_inv", (struct change){SHAPE(2, 4, 2, 1)}, "scale_inv has shape [2, 1]",
-	        "[2, 2] (a block)");
-	refused_change(DOWN "weight_scale_inv", (struct change){SHAPE(1, 8, 4)}, "scale_inv has shape [4]",
-	        "[2, 2] (a block)");
+		"[2, 2] (a block)");
 	refused_change(
-	        DOWN "weight_scale_inv", (struct change){SHAPE(0, 2, 0)}, "scale_inv has shape []", "[2, 2] (a block)");
+		DOWN "weight_scale_inv", (struct change){SHAPE(1, 8, 4)}, "scale_inv has shape [4]", "[2, 2] (a block)");
+	refused_change(
+		DOWN "weight_scale_inv", (struct change){SHAPE(0, 2, 0)}, "scale_inv has shape []", "[2, 2] (a block)");
 	refused_change(DOWN "weight_scale_inv", (struct change){SHAPE(2, 260, 130, 1)}, "scale_inv has shape [130, 1]",
-	        "[2, 2] (a block)");
+		"[2, 2] (a block)");
 	refused_change(DOWN "weight_scale_inv", (struct change){.name = DOWN "weight_scale", SHAPE(2, 12, 2, 3)},
-	        "weight_scale has shape [2, 3]", "[2, 2] (a block), [130] or [130, 1] (a row), [] or [1]");
-	refused_change(DOWN "weight_scale_inv", (struct change){.dtype = "F16", KEEP}, "scale_inv has dtype F16",
-	        "BF16 or F32");
+		"weight_scale has shape [2, 3]", "[2, 2] (a block), [130] or [130, 1] (a row), [] or [1]");
+	refused_change(
+		DOWN "weight_scale_inv", (struct change){.dtype = "F16", KEEP}, "scale_inv has dtype F16", "BF16 or F32");
 	refused_change(DOWN "weight_scale_inv", (struct change){.dtype = "F8_E8M0", SHAPE(2, 4, 2, 2)}, "dtype F8_E8M0",
-	        "BF16 or F32");
+		"BF16 or F32");
+	refused_change(DOWN "weight_scale_inv", (struct change){PUT(nan16, 2)}, "weight_scale_inv[0, 1] is nan", "from 0");
+	refused_change(DOWN "weight_scale_inv", (struct change){PUT(inf16, 4)}, "weight_scale_inv[1, 0] is inf", "from 0");
+	refused_change(DOWN "weight_scale_inv", (struct change){PUT(minus16, 6)}, "weight_scale_inv[1, 1] is -1", "from 0");
 	refused_change(
-	        DOWN "weight_scale_inv", (struct change){PUT(nan16, 2)}, "weight_scale_inv[0, 1] is nan", "from 0");
-	refused_change(
-	        DOWN "weight_scale_inv", (struct change){PUT(inf16, 4)}, "weight_scale_inv[1, 0] is inf", "from 0");
-	refused_change(
-	        DOWN "weight_scale_inv", (struct change){PUT(minus16, 6)}, "weight_scale_inv[1, 1] is -1", "from 0");
-	refused_change(
-	        DOWN "weight", (struct change){SHAPE(2, 17290, 133, 130)}, "weight has shape [133, 130]", "[130, 133]");
+		DOWN "weight", (struct change){SHAPE(2, 17290, 133, 130)}, "weight has shape [133, 130]", "[130, 133]");
 	refused_change(DOWN "weight", (struct change){.dtype = "F8_E4M3FNUZ", KEEP}, "dtype F8_E4M3FNUZ", "F8_E4M3");
-	refused_change(DOWN "weight", (struct change){.dtype = "U8", KEEP}, "weight has shape [130, 133]",
-	        "expected [130, 67]");
+	refused_change(
+		DOWN "weight", (struct change){.dtype = "U8", KEEP}, "weight has shape [130, 133]", "expected [130, 67]");
 	/* a BF16 weight beside a scale that was forgotten */
 	refused_change(DOWN "weight", (struct change){.dtype = "BF16", SHAPE(2, 34580, 130, 133)}, "weight_scale_inv",
-	        "is unknown");
+		"is unknown");
 	/* accepted: block scales under the other name, a block of zeros */
 	rewrite(DOWN "weight_scale_inv", &(struct change){.name = DOWN "weight_scale", KEEP});
 	struct plumb_checkpoint *ck = opened(dir, "weight_scale a block");
@@ -510,7 +493,7 @@ START_TEST(refused_fp8)
 	refused_change(DOWN "weight_scale", (struct change){PUT(nan32, 44)}, "weight_scale[11] is nan", "from 0");
 	refused_change(DOWN "weight_scale", (struct change){PUT(minus_zero32, 4)}, "weight_scale[1] is -0", "from 0");
 	refused_change(DOWN "weight_scale", (struct change){SHAPE(2, 48, 1, 12)}, "weight_scale has shape [1, 12]",
-	        "[12, 1] (a row)");
+		"[12, 1] (a row)");
 	refused_change(DOWN "weight_scale", (struct change){SHAPE(1, 36, 9)}, "weight_scale has shape [9]", "[12]");
 	start(layout_named("FP8 a matrix"));
 	refused_change(DOWN "weight_scale", (struct change){PUT(zero32, 0)}, "weight_scale is 0", "above 0");
@@ -518,13 +501,12 @@ START_TEST(refused_fp8)
 	/* only matrices: neither vectors nor convolutions nor stacks */
 	start(layout_named("block FP8 experts"));
 	refused_change("model.layers.1.self_attn.q_norm.weight", (struct change){.dtype = "F8_E4M3", SHAPE(1, 8, 8)},
-	        "q_norm.weight has dtype F8_E4M3", "BF16, F16 or F32");
+		"q_norm.weight has dtype F8_E4M3", "BF16, F16 or F32");
 	refused_change("model.layers.0.ple.conv1d.weight", (struct change){.dtype = "U8", SHAPE(3, 48, 24, 1, 2)},
-	        "conv1d.weight has dtype U8", "BF16, F16 or F32");
+		"conv1d.weight has dtype U8", "BF16, F16 or F32");
 	start(layout_named("stacked BF16 experts in nvfp4"));
-	refused_change("model.layers.0.mlp.experts.down_proj",
-	        (struct change){.dtype = "F8_E4M3", SHAPE(3, 432, 4, 12, 9)}, "experts.down_proj has dtype F8_E4M3",
-	        "BF16, F16 or F32");
+	refused_change("model.layers.0.mlp.experts.down_proj", (struct change){.dtype = "F8_E4M3", SHAPE(3, 432, 4, 12, 9)},
+		"experts.down_proj has dtype F8_E4M3", "BF16, F16 or F32");
 }
 END_TEST
 
@@ -532,15 +514,14 @@ START_TEST(refused_tables)
 {
 	start(layout_named("all block FP8"));
 	refused_change(TABLE "weight_scale", (struct change){.drop = true, KEEP}, TABLE "weight_scale is missing",
-	        "the scale of the table");
-	refused_change(
-	        TABLE "weight_scale", (struct change){SHAPE(1, 4, 2)}, "weight_scale has shape [2]", "[] or [1]");
+		"the scale of the table");
+	refused_change(TABLE "weight_scale", (struct change){SHAPE(1, 4, 2)}, "weight_scale has shape [2]", "[] or [1]");
 	refused_change(TABLE "weight_scale", (struct change){.dtype = "F8_E4M3", SHAPE(0, 1, 0)},
-	        "weight_scale has dtype F8_E4M3", "BF16 or F32");
+		"weight_scale has dtype F8_E4M3", "BF16 or F32");
 	refused_change(TABLE "weight_scale", (struct change){PUT(nan16, 0)}, "weight_scale[0] is nan", "above 0");
 	refused_change(TABLE "weight_scale", (struct change){PUT(minus16, 0)}, "weight_scale[0] is -1", "above 0");
-	refused_change(TABLE "weight", (struct change){.dtype = "U8", KEEP}, TABLE "weight has dtype U8",
-	        "F8_E4M3 with a scale");
+	refused_change(
+		TABLE "weight", (struct change){.dtype = "U8", KEEP}, TABLE "weight has dtype U8", "F8_E4M3 with a scale");
 	rewrite(TABLE "weight_scale", &(struct change){SHAPE(0, 2, 0)});
 	plumb_checkpoint_close(opened(dir, "a BF16 scale of rank 0"));
 
@@ -548,12 +529,12 @@ START_TEST(refused_tables)
 	empty(source_dir);
 	struct plumb_config cfg = random_checkpoint_smallest();
 	random_checkpoint_write(source_dir, &cfg,
-	        &(struct random_checkpoint){.seed = 3, .format = PLUMB_BF16, .fp8_table = true, .ple_shards = 4});
+		&(struct random_checkpoint){.seed = 3, .format = PLUMB_BF16, .fp8_table = true, .ple_shards = 4});
 	copy_config();
 	refused_change(TABLE "shard_2.weight", (struct change){.dtype = "BF16", SHAPE(2, 304, 38, 4)},
-	        "shard_2.weight is stored as bf16", "expected fp8_table");
+		"shard_2.weight is stored as bf16", "expected fp8_table");
 	refused_change(TABLE "shard_0.weight", (struct change){.dtype = "BF16", SHAPE(2, 304, 38, 4)},
-	        "shard_1.weight is stored as fp8_table", "expected bf16");
+		"shard_1.weight is stored as fp8_table", "expected bf16");
 }
 END_TEST
 
@@ -561,54 +542,53 @@ END_TEST
 static const struct {
 	const char *layout, *config, *contains, *also;
 } contradictions[] = {
-        {"block FP8 experts", "{\"quant_method\": \"fp8\", \"weight_block_size\": [128, 64]}",
-                "weight_block_size is [128, 64]", "expected [128, 128]"},
-        {"block FP8 experts", "{\"quant_method\": \"fp8\", \"weight_block_size\": [128]}", "weight_block_size",
-                "[128, 128]"},
-        {"block FP8 experts", "{\"quant_method\": \"fp8\", \"weight_block_size\": 128}", "weight_block_size is 128",
-                "array"},
-        {"block FP8 experts", "{\"quant_method\": 8}", "quant_method is 8", "string"},
-        {"block FP8 experts", "[]", "quantization_config is an array", "object"},
-        {"nvfp4 experts", "{\"quant_method\": \"fp8\"}", "quant_method is fp8",
-                "none ending in .weight has dtype F8_E4M3"},
-        {"block FP8 experts", RELEASED_NVFP4, "quant_algo is NVFP4", "none ending in .weight has dtype U8"},
-        {"nvfp4 experts", "{\"quant_method\": \"modelopt\", \"quant_algo\": \"FP8_PB_WO\"}", "quant_algo is FP8_PB_WO",
-                "F8_E4M3"},
-        {"nvfp4 experts", "{\"quant_method\": \"modelopt\", \"quant_algo\": \"NVFP4\", \"group_size\": 32}",
-                "group_size is 32", "expected 16"},
-        {"nvfp4 experts",
-                "{\"quant_method\": \"modelopt\", \"config_groups\": {\"g\": {\"weights\": {\"num_bits\": 4, "
-                "\"group_size\": 32}}}}",
-                "config_groups.g.weights.group_size is 32", "expected 16"},
-        {"nvfp4 experts",
-                "{\"quant_method\": \"modelopt\", \"quant_algo\": \"MIXED_PRECISION\", \"quantized_layers\": "
-                "{\"model.layers.1.mlp.experts\": {\"quant_algo\": \"FP8_PB_WO\", \"group_size\": 128}}}",
-                "quantized_layers[\"model.layers.1.mlp.experts\"].quant_algo is FP8_PB_WO",
-                "experts.0.down_proj.weight has dtype U8"},
-        {"block FP8 experts",
-                "{\"quant_method\": \"modelopt\", \"quant_algo\": \"MIXED_PRECISION\", \"quantized_layers\": "
-                "{\"model.layers.1.mlp.experts\": {\"quant_algo\": \"FP8_BLOCK_SCALES\", \"group_size\": 64}}}",
-                "group_size is 64", "expected 128"},
-        {"nvfp4 experts",
-                "{\"quant_method\": \"modelopt\", \"quant_algo\": \"MIXED_PRECISION\", \"quantized_layers\": "
-                "{\"model.layers.0.ple.ple_embedding.ngram_embedding\": {\"quant_algo\": \"FP8\"}}}",
-                "ngram_embedding\"].quant_algo is FP8", "shard_0.weight has dtype BF16"},
-        {"nvfp4 experts",
-                "{\"quant_method\": \"modelopt\", \"quantized_layers\": {\"model.layers.0.mlp.shared_expert\": "
-                "{\"quant_algo\": \"NVFP4\"}}}",
-                "shared_expert\"].quant_algo is NVFP4", "has dtype BF16"},
-        /* no contradiction */
-        {"nvfp4 experts", "{}", NULL, NULL},
-        {"nvfp4 experts", "null", NULL, NULL},
-        {"nvfp4 experts", "{\"quant_method\": \"gptq\", \"bits\": 3}", NULL, NULL},
-        {"nvfp4 experts", "{\"quant_method\": \"modelopt\", \"quant_algo\": \"W5A5\"}", NULL, NULL},
-        {"block FP8 experts", "{\"quant_method\": \"fp8\"}", NULL, NULL},
-        {"nvfp4 experts",
-                "{\"quant_method\": \"modelopt\", \"quantized_layers\": {\"model.layers.9.mlp\": {\"quant_algo\": "
-                "\"FP8\"}, "
-                "\"model.layers.1\": {\"quant_algo\": \"W5A5\"}, \"model.layers.1.mlp.exp\": {\"quant_algo\": "
-                "\"FP8\"}}}",
-                NULL, NULL},
+	{"block FP8 experts", "{\"quant_method\": \"fp8\", \"weight_block_size\": [128, 64]}",
+		"weight_block_size is [128, 64]", "expected [128, 128]"},
+	{"block FP8 experts", "{\"quant_method\": \"fp8\", \"weight_block_size\": [128]}", "weight_block_size",
+		"[128, 128]"},
+	{"block FP8 experts", "{\"quant_method\": \"fp8\", \"weight_block_size\": 128}", "weight_block_size is 128",
+		"array"},
+	{"block FP8 experts", "{\"quant_method\": 8}", "quant_method is 8", "string"},
+	{"block FP8 experts", "[]", "quantization_config is an array", "object"},
+	{"nvfp4 experts", "{\"quant_method\": \"fp8\"}", "quant_method is fp8", "none ending in .weight has dtype F8_E4M3"},
+	{"block FP8 experts", RELEASED_NVFP4, "quant_algo is NVFP4", "none ending in .weight has dtype U8"},
+	{"nvfp4 experts", "{\"quant_method\": \"modelopt\", \"quant_algo\": \"FP8_PB_WO\"}", "quant_algo is FP8_PB_WO",
+		"F8_E4M3"},
+	{"nvfp4 experts", "{\"quant_method\": \"modelopt\", \"quant_algo\": \"NVFP4\", \"group_size\": 32}",
+		"group_size is 32", "expected 16"},
+	{"nvfp4 experts",
+		"{\"quant_method\": \"modelopt\", \"config_groups\": {\"g\": {\"weights\": {\"num_bits\": 4, "
+		"\"group_size\": 32}}}}",
+		"config_groups.g.weights.group_size is 32", "expected 16"},
+	{"nvfp4 experts",
+		"{\"quant_method\": \"modelopt\", \"quant_algo\": \"MIXED_PRECISION\", \"quantized_layers\": "
+		"{\"model.layers.1.mlp.experts\": {\"quant_algo\": \"FP8_PB_WO\", \"group_size\": 128}}}",
+		"quantized_layers[\"model.layers.1.mlp.experts\"].quant_algo is FP8_PB_WO",
+		"experts.0.down_proj.weight has dtype U8"},
+	{"block FP8 experts",
+		"{\"quant_method\": \"modelopt\", \"quant_algo\": \"MIXED_PRECISION\", \"quantized_layers\": "
+		"{\"model.layers.1.mlp.experts\": {\"quant_algo\": \"FP8_BLOCK_SCALES\", \"group_size\": 64}}}",
+		"group_size is 64", "expected 128"},
+	{"nvfp4 experts",
+		"{\"quant_method\": \"modelopt\", \"quant_algo\": \"MIXED_PRECISION\", \"quantized_layers\": "
+		"{\"model.layers.0.ple.ple_embedding.ngram_embedding\": {\"quant_algo\": \"FP8\"}}}",
+		"ngram_embedding\"].quant_algo is FP8", "shard_0.weight has dtype BF16"},
+	{"nvfp4 experts",
+		"{\"quant_method\": \"modelopt\", \"quantized_layers\": {\"model.layers.0.mlp.shared_expert\": "
+		"{\"quant_algo\": \"NVFP4\"}}}",
+		"shared_expert\"].quant_algo is NVFP4", "has dtype BF16"},
+	/* no contradiction */
+	{"nvfp4 experts", "{}", NULL, NULL},
+	{"nvfp4 experts", "null", NULL, NULL},
+	{"nvfp4 experts", "{\"quant_method\": \"gptq\", \"bits\": 3}", NULL, NULL},
+	{"nvfp4 experts", "{\"quant_method\": \"modelopt\", \"quant_algo\": \"W5A5\"}", NULL, NULL},
+	{"block FP8 experts", "{\"quant_method\": \"fp8\"}", NULL, NULL},
+	{"nvfp4 experts",
+		"{\"quant_method\": \"modelopt\", \"quantized_layers\": {\"model.layers.9.mlp\": {\"quant_algo\": "
+		"\"FP8\"}, "
+		"\"model.layers.1\": {\"quant_algo\": \"W5A5\"}, \"model.layers.1.mlp.exp\": {\"quant_algo\": "
+		"\"FP8\"}}}",
+		NULL, NULL},
 };
 
 START_TEST(refused_configs)
@@ -621,7 +601,7 @@ START_TEST(refused_configs)
 		write_layout(dir, layout, false);
 		random_checkpoint_config(&cfg, text, sizeof text);
 		snprintf(with, sizeof with, "{\"quantization_config\": %s,%s", contradictions[i].config,
-		        strchr(text, '{') + 1);
+			strchr(text, '{') + 1);
 		scratch_write(dir, "config.json", with, (size_t)-1);
 		if (contradictions[i].contains)
 			refused(contradictions[i].contains, contradictions[i].also, contradictions[i].config);
@@ -636,29 +616,28 @@ END_TEST
 static const struct {
 	const char *layout, *text, *contains, *also;
 } sidecars[] = {
-        {"the RadixArk release",
-                SIDECAR("\"quant_algo\": \"NVFP4\", \"kv_cache_quant_algo\": null, \"group_size\": 16, "
-                        "\"exclude_modules\": [\"*.ple.*\", \"lm_head\"]"),
-                NULL, NULL},
-        {"the nvidia release",
-                SIDECAR("\"quant_algo\": \"MIXED_PRECISION\", \"kv_cache_quant_algo\": \"FP8\", \"quantized_layers\": "
-                        "{\"model.language_model.layers.1.mlp.experts\": {\"quant_algo\": \"NVFP4\", \"group_size\": 16}, "
-                        "\"mtp.layers.0.mlp.experts\": {\"quant_algo\": \"FP8_BLOCK_SCALES\", \"group_size\": 128}}"),
-                NULL, NULL},
-        {"nvfp4 experts", "{}", NULL, NULL},
-        {"nvfp4 experts", SIDECAR("\"quant_algo\": \"W5A5\""), NULL, NULL},
-        {"block FP8 experts", SIDECAR("\"quant_algo\": \"NVFP4\""), "quantization.quant_algo is NVFP4",
-                "none ending in .weight has dtype U8"},
-        {"nvfp4 experts", SIDECAR("\"quant_algo\": \"NVFP4\", \"group_size\": 32"), "quantization.group_size is 32",
-                "expected 16"},
-        {"nvfp4 experts", SIDECAR("\"quant_algo\": 4"), "quantization.quant_algo is 4", "string"},
-        {"nvfp4 experts",
-                SIDECAR("\"quantized_layers\": {\"model.layers.1.mlp.experts\": {\"quant_algo\": \"FP8\"}}"),
-                "quantization.quantized_layers[\"model.layers.1.mlp.experts\"].quant_algo is FP8",
-                "experts.0.down_proj.weight has dtype U8"},
-        {"nvfp4 experts", "{\"quantization\": []}", "quantization is an array", "object"},
-        {"nvfp4 experts", "{\"quantization\": {}", "hf_quant_config.json", ""},
-        {"nvfp4 experts", "", "hf_quant_config.json", ""},
+	{"the RadixArk release",
+		SIDECAR("\"quant_algo\": \"NVFP4\", \"kv_cache_quant_algo\": null, \"group_size\": 16, "
+			"\"exclude_modules\": [\"*.ple.*\", \"lm_head\"]"),
+		NULL, NULL},
+	{"the nvidia release",
+		SIDECAR("\"quant_algo\": \"MIXED_PRECISION\", \"kv_cache_quant_algo\": \"FP8\", \"quantized_layers\": "
+			"{\"model.language_model.layers.1.mlp.experts\": {\"quant_algo\": \"NVFP4\", \"group_size\": 16}, "
+			"\"mtp.layers.0.mlp.experts\": {\"quant_algo\": \"FP8_BLOCK_SCALES\", \"group_size\": 128}}"),
+		NULL, NULL},
+	{"nvfp4 experts", "{}", NULL, NULL},
+	{"nvfp4 experts", SIDECAR("\"quant_algo\": \"W5A5\""), NULL, NULL},
+	{"block FP8 experts", SIDECAR("\"quant_algo\": \"NVFP4\""), "quantization.quant_algo is NVFP4",
+		"none ending in .weight has dtype U8"},
+	{"nvfp4 experts", SIDECAR("\"quant_algo\": \"NVFP4\", \"group_size\": 32"), "quantization.group_size is 32",
+		"expected 16"},
+	{"nvfp4 experts", SIDECAR("\"quant_algo\": 4"), "quantization.quant_algo is 4", "string"},
+	{"nvfp4 experts", SIDECAR("\"quantized_layers\": {\"model.layers.1.mlp.experts\": {\"quant_algo\": \"FP8\"}}"),
+		"quantization.quantized_layers[\"model.layers.1.mlp.experts\"].quant_algo is FP8",
+		"experts.0.down_proj.weight has dtype U8"},
+	{"nvfp4 experts", "{\"quantization\": []}", "quantization is an array", "object"},
+	{"nvfp4 experts", "{\"quantization\": {}", "hf_quant_config.json", ""},
+	{"nvfp4 experts", "", "hf_quant_config.json", ""},
 };
 
 START_TEST(refused_sidecars)

@@ -53,8 +53,8 @@ static void refused(const char *contains, const char *also, const char *what)
 	ck_assert_msg(status == PLUMB_BAD_INPUT, "%s: status %d, expected it refused", what, status);
 	ck_assert_msg(ck == NULL, "%s: result set", what);
 	ck_assert_msg(strncmp(err.text, dir, strlen(dir)) == 0, "%s: \"%s\" does not name the file", what, err.text);
-	ck_assert_msg(strstr(err.text, contains) && strstr(err.text, also),
-		"%s: \"%s\" does not name \"%s\" and \"%s\"", what, err.text, contains, also);
+	ck_assert_msg(strstr(err.text, contains) && strstr(err.text, also), "%s: \"%s\" does not name \"%s\" and \"%s\"",
+		what, err.text, contains, also);
 	ck_assert_msg(strchr(err.text, '\n') == NULL, "%s: more than a line", what);
 }
 
@@ -94,8 +94,8 @@ static void rewrite(const char *source, size_t at, const struct change *with)
 		if (with->flip)
 			data[8 * (with->flip - 1)]++;
 		safetensors_add(w, with->name ? with->name : t->name,
-			with->dtype ? with->dtype : plumb_dtype_name(t->dtype), t->rank + with->lead + with->trail,
-			dims, data, bytes);
+			with->dtype ? with->dtype : plumb_dtype_name(t->dtype), t->rank + with->lead + with->trail, dims,
+			data, bytes);
 		free(data);
 	}
 	safetensors_finish(w, 0);
@@ -111,8 +111,7 @@ static void every_tensor(const struct random_checkpoint *options)
 	struct plumb_error err = {""};
 	random_checkpoint_write(scratch_make(first), &cfg, options);
 	random_checkpoint_write(dir, &cfg, options);
-	ck_assert_int_eq(
-		plumb_safetensors_open(scratch_path(source, first, "model.safetensors"), &file, &err), PLUMB_OK);
+	ck_assert_int_eq(plumb_safetensors_open(scratch_path(source, first, "model.safetensors"), &file, &err), PLUMB_OK);
 	for (size_t i = 0; i < file->tensors; i++) {
 		const struct plumb_tensor *t = &file->tensor[i];
 		bool constant = t->dtype == PLUMB_DTYPE_I64;
@@ -126,11 +125,7 @@ static void every_tensor(const struct random_checkpoint *options)
 		}
 		snprintf(name, sizeof name, "%s_", t->name);
 		rewrite(source, i, &(struct change){.name = name});
-		refused(shard ? "ngram_embedding" : t->name,
-			constant ? "is unknown"
-			: shard  ? "rows"
-				 : "is missing",
-			name);
+		refused(shard ? "ngram_embedding" : t->name, constant ? "is unknown" : shard ? "rows" : "is missing", name);
 		rewrite(source, i, &(struct change){.lead = 1});
 		refused(t->name, shard ? "expected" : shape, "a dimension more in front");
 		rewrite(source, i, &(struct change){.trail = 1});
@@ -181,8 +176,7 @@ START_TEST(refused_extras)
 		"model.layers.0.mlp.gate.bias", "model.layers.0.self_attn.q_proj.weight", "lm_head.bias", "mtpx.weight",
 		"visualx.weight", "model.mtp", "x", "model.language_model.layers.0.mlp.gate.weight",
 		"model.layers.1.mlp.experts.4.up_proj.weight", "model.layers.1.mlp.experts.00.up_proj.weight",
-		"model.layers.1.ple.key_proj.weight",
-		"model.layers.0.ple.ple_embedding.ngram_embedding.shard_04.weight",
+		"model.layers.1.ple.key_proj.weight", "model.layers.0.ple.ple_embedding.ngram_embedding.shard_04.weight",
 		"model.layers.0.ple.ple_embedding.ngram_embedding.weight_scale",
 		"model.layers.1.mlp.experts.0.up_proj.weight_scale_inv"};
 	char first[SCRATCH_PATH], source[SCRATCH_PATH];
@@ -201,8 +195,7 @@ START_TEST(refused_extras)
 	for (size_t i = 0; i < file->tensors; i++)
 		if (strstr(file->tensor[i].name, "shard_2.weight"))
 			rewrite(source, i,
-				&(struct change){
-					.name = "model.layers.0.ple.ple_embedding.ngram_embedding.shard_4.weight",
+				&(struct change){.name = "model.layers.0.ple.ple_embedding.ngram_embedding.shard_4.weight",
 					.twice = true});
 	refused("ngram_embedding.* have", "in 5 parts", "a shard too many");
 	plumb_safetensors_close(file);
@@ -265,16 +258,14 @@ START_TEST(refused_quantised)
 	random_checkpoint_write(scratch_make(first), &cfg, &options);
 	random_checkpoint_write(dir, &cfg, &options);
 	struct plumb_safetensors *file = NULL;
-	ck_assert_int_eq(
-		plumb_safetensors_open(scratch_path(source, first, "model.safetensors"), &file, NULL), PLUMB_OK);
+	ck_assert_int_eq(plumb_safetensors_open(scratch_path(source, first, "model.safetensors"), &file, NULL), PLUMB_OK);
 	for (size_t i = 0; i < file->tensors; i++) {
 		const struct plumb_tensor *t = &file->tensor[i];
 		if (!strstr(t->name, "experts.2.down_proj"))
 			continue;
 		for (int k = 0; k < 3; k++) {
 			/* a packed or one-byte format has another size: twice the rows keep the bytes */
-			struct safetensors_writer *w =
-				safetensors_begin(scratch_path(source, dir, "model.safetensors"));
+			struct safetensors_writer *w = safetensors_begin(scratch_path(source, dir, "model.safetensors"));
 			for (size_t n = 0; n < file->tensors; n++) {
 				const struct plumb_tensor *u = &file->tensor[n];
 				int64_t twice[2] = {2 * u->dim[0], u->dim[1]};
@@ -300,8 +291,7 @@ START_TEST(refused_configs)
 		const char *from, *to, *contains;
 	} cases[] = {
 		{"\"seed\": 1234", "\"seed\": 1235", "layer_multipliers[0]"},
-		{"\"vocab_size\": 50", "\"vocab_size\": 51",
-			"embed_tokens.weight has shape [50, 12], expected [51, 12]"},
+		{"\"vocab_size\": 50", "\"vocab_size\": 51", "embed_tokens.weight has shape [50, 12], expected [51, 12]"},
 		{"\"hidden_size\": 12", "\"hidden_size\": 14", "embed_tokens.weight"},
 		{"\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1", "layer_types has 2 entries"},
 		{"\"hc_count\": 2", "\"hc_count\": 3", "hyper_connection_mixer.hc_norm.weight"},
@@ -311,8 +301,7 @@ START_TEST(refused_configs)
 		{"\"num_attention_heads\": 4", "\"num_attention_heads\": 6",
 			"q_proj.weight has shape [64, 12], expected [96, 12]"},
 		{"\"num_experts\": 4", "\"num_experts\": 3", "mlp.gate.weight has shape [4, 12], expected [3, 12]"},
-		{"\"num_experts\": 4", "\"num_experts\": 2147483647",
-			"mlp.gate.weight"}, /* before any memory for them */
+		{"\"num_experts\": 4", "\"num_experts\": 2147483647", "mlp.gate.weight"}, /* before any memory for them */
 		{"\"moe_intermediate_size\": 9", "\"moe_intermediate_size\": 8", "experts.0.gate_proj.weight"},
 		{"\"ple_layer_ids\": [1]", "\"ple_layer_ids\": [2]",
 			"layers.1.ple.ple_embedding.ngram_embedding.shard_0.weight is missing"},
@@ -396,8 +385,8 @@ START_TEST(refused_indexes)
 		refused(cases[i].contains, "", cases[i].index);
 	}
 	/* an index that leaves a tensor out is no contradiction: the headers decide */
-	scratch_write(dir, "model.safetensors.index.json",
-		"{\"weight_map\": {\"lm_head.weight\": \"model.safetensors\"}}", (size_t)-1);
+	scratch_write(dir, "model.safetensors.index.json", "{\"weight_map\": {\"lm_head.weight\": \"model.safetensors\"}}",
+		(size_t)-1);
 	plumb_checkpoint_close(opened(dir));
 	/* a folder in the place of the index */
 	ck_assert_int_eq(unlink(scratch_path(path, dir, "model.safetensors.index.json")), 0);

@@ -36,7 +36,8 @@ static void expect_bad(const struct program_result *r, const char *first, const 
 	program_expect(r, 2);
 	const char *end = strchr(r->err, '\n');
 	ck_assert_msg(end && end[1] == '\0', "not one line: '%s'", r->err);
-	ck_assert_msg(strstr(r->err, first) && strstr(r->err, second), "'%s' does not name '%s' and '%s'", r->err, first, second);
+	ck_assert_msg(
+		strstr(r->err, first) && strstr(r->err, second), "'%s' does not name '%s' and '%s'", r->err, first, second);
 }
 
 START_TEST(help_and_usage)
@@ -68,10 +69,22 @@ START_TEST(help_and_usage)
 	program(&r, dir, "check " TINY " another --checkpoint " CHECKPOINT);
 	expect_bad(&r, "another", "usage");
 	static const char *const wrong[][2] = {
-		{"--set cuda", "--set"}, {"--gpu -3", "--gpu"}, {"--seed x", "--seed"}, {"--policy f16", "--policy"}, {"--ties upper", "--ties"}, {"--view side", "--view"},
-		{"--layers 3-1", "layers"}, {"--layers 4", "layers"}, {"--layers x", "layers"}, {"--mode fast", "--mode"},
-		{"--threads -1", "--threads"}, {"--threads 2x", "--threads"}, {"--op nothing=ref", "nothing"},
-		{"--op gdn_conv", "--op"}, {"--op gdn_conv@9=ref", "layers"}, {"--quiet=1", "--quiet"},
+		{"--set cuda", "--set"},
+		{"--gpu -3", "--gpu"},
+		{"--seed x", "--seed"},
+		{"--policy f16", "--policy"},
+		{"--ties upper", "--ties"},
+		{"--view side", "--view"},
+		{"--layers 3-1", "layers"},
+		{"--layers 4", "layers"},
+		{"--layers x", "layers"},
+		{"--mode fast", "--mode"},
+		{"--threads -1", "--threads"},
+		{"--threads 2x", "--threads"},
+		{"--op nothing=ref", "nothing"},
+		{"--op gdn_conv", "--op"},
+		{"--op gdn_conv@9=ref", "layers"},
+		{"--quiet=1", "--quiet"},
 		{"--tolerances /nonexistent/t.json", "t.json"},
 	};
 	for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
@@ -109,7 +122,8 @@ START_TEST(tiny_passes)
 {
 	struct program_result r;
 	static const char *const policy[] = {"f32", "bf16"}, *const ties[] = {"torch", "lower"};
-	program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " --policy %s --ties %s --verbose", policy[_i / 2], ties[_i % 2]);
+	program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " --policy %s --ties %s --verbose", policy[_i / 2],
+		ties[_i % 2]);
 	program_expect(&r, 0);
 	ck_assert_ptr_null(strstr(r.out, "FAIL"));
 	ck_assert_ptr_nonnull(strstr(r.out, "layer03") ? r.out : strstr(r.out, "qsa/selected_mask"));
@@ -131,8 +145,8 @@ START_TEST(quantised_passes)
 {
 	struct program_result r;
 	static const char *const mode[] = {"oracle", "twin"}, *const ties[] = {"torch", "lower"};
-	program(&r, dir, "check %s --checkpoint %s --mode %s --ties %s --verbose", quantised[_i / 4].golden, quantised[_i / 4].checkpoint,
-		mode[_i / 2 % 2], ties[_i % 2]);
+	program(&r, dir, "check %s --checkpoint %s --mode %s --ties %s --verbose", quantised[_i / 4].golden,
+		quantised[_i / 4].checkpoint, mode[_i / 2 % 2], ties[_i % 2]);
 	program_expect(&r, 0);
 	ck_assert_ptr_null(strstr(r.out, "FAIL"));
 	ck_assert_ptr_nonnull(strstr(r.out, "greedy"));
@@ -168,10 +182,11 @@ static void figures(const char *golden, const char *checkpoint, int expected_flo
 	program_expect(&r, 0);
 	cJSON *j = read_json(path), *view, *item;
 	ck_assert(cJSON_IsTrue(cJSON_GetObjectItem(j, "pass")));
-	cJSON_ArrayForEach(view, cJSON_GetObjectItem(j, "views")) {
+	cJSON_ArrayForEach (view, cJSON_GetObjectItem(j, "views")) {
 		bool local = strcmp(cJSON_GetStringValue(cJSON_GetObjectItem(view, "view")), "local") == 0;
-		cJSON_ArrayForEach(item, cJSON_GetObjectItem(view, "items")) {
-			const cJSON *l2 = cJSON_GetObjectItem(item, "relative_l2"), *rows = cJSON_GetObjectItem(item, "rows");
+		cJSON_ArrayForEach (item, cJSON_GetObjectItem(view, "items")) {
+			const cJSON *l2 = cJSON_GetObjectItem(item, "relative_l2"),
+				    *rows = cJSON_GetObjectItem(item, "rows");
 			ck_assert(cJSON_IsTrue(cJSON_GetObjectItem(item, "pass")));
 			if (l2) {
 				floats++;
@@ -215,7 +230,8 @@ START_TEST(nan_code)
 		snprintf(from, sizeof from, "%s/%s", quantised[0].checkpoint, files[i]);
 		snprintf(to, sizeof to, "ckpt/%s", files[i]);
 		char *data = scratch_read(from, &size);
-		if (i == 3) { /* all block scales of layer 2: 12 * (64 * 3 + 2 * 48 * 4) bytes before as many groups of codes */
+		if (i ==
+			3) { /* all block scales of layer 2: 12 * (64 * 3 + 2 * 48 * 4) bytes before as many groups of codes */
 			size_t scales = 12 * (64 * 3 + 2 * 48 * 4), codes = scales * 8;
 			memset(data + size - codes - scales, 0x7F, scales);
 		}
@@ -267,11 +283,17 @@ START_TEST(run_command)
 	program(&r, dir, "run --checkpoint " CHECKPOINT " --tokens 5,17,42 --steps 4");
 	program_expect(&r, 0);
 	ck_assert_int_eq(strspn(r.out, "0123456789,"), strlen(r.out) - 1);
-	program(&r, dir, "run --checkpoint " CHECKPOINT " --tokens 5,17,42 --steps 4 --policy bf16 --threads 1 --page-seed 9");
+	program(&r, dir,
+		"run --checkpoint " CHECKPOINT " --tokens 5,17,42 --steps 4 --policy bf16 --threads 1 --page-seed 9");
 	program_expect(&r, 0);
 	/* every way to run gives the same ids: op by op, as a graph, guarded, mixed */
 	static const char *const ways[] = {
-		"--mode twin", "--set opt", "--set opt --seed 4", "--device simt", "--set opt --guard", "--op moe_router=opt",
+		"--mode twin",
+		"--set opt",
+		"--set opt --seed 4",
+		"--device simt",
+		"--set opt --guard",
+		"--op moe_router=opt",
 	};
 	char first[256];
 	program(&r, dir, "run --checkpoint " CHECKPOINT " --tokens 5,17,42,99 --steps 5");
@@ -283,9 +305,15 @@ START_TEST(run_command)
 		ck_assert_msg(strcmp(r.out, first) == 0, "%s: %s, expected %s", ways[i], r.out, first);
 	}
 	static const char *const wrong[][2] = {
-		{"--tokens 5,320", "320"}, {"--tokens 5,,7", "--tokens"}, {"--tokens 5,-1", "--tokens"}, {"--tokens ,", "--tokens"},
-		{"--tokens 99999999999", "--tokens"}, {"", "--tokens"}, {"--tokens 1 --capacity 100000", "capacity"},
-		{"--tokens 1,2,3 --capacity 1 --steps 80", "capacity"}, {"--tokens 1 --steps x", "--steps"},
+		{"--tokens 5,320", "320"},
+		{"--tokens 5,,7", "--tokens"},
+		{"--tokens 5,-1", "--tokens"},
+		{"--tokens ,", "--tokens"},
+		{"--tokens 99999999999", "--tokens"},
+		{"", "--tokens"},
+		{"--tokens 1 --capacity 100000", "capacity"},
+		{"--tokens 1,2,3 --capacity 1 --steps 80", "capacity"},
+		{"--tokens 1 --steps x", "--steps"},
 	};
 	for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
 		program(&r, dir, "run --checkpoint " CHECKPOINT " %s", wrong[i][0]);
@@ -479,7 +507,8 @@ static void changed_golden(const char *dataset, int64_t element, double add, int
 	H5Sclose(space);
 	H5Dclose(d);
 	H5Fclose(f);
-	program(&r, dir, "check '%s' --checkpoint " CHECKPOINT " %s", path, strncmp(dataset, "bf16", 4) == 0 ? "--policy bf16" : "");
+	program(&r, dir, "check '%s' --checkpoint " CHECKPOINT " %s", path,
+		strncmp(dataset, "bf16", 4) == 0 ? "--policy bf16" : "");
 	program_expect(&r, status);
 	ck_assert_msg(strstr(r.out, word) != NULL, "nothing of '%s' in: %s", word, r.out);
 }
@@ -491,13 +520,21 @@ START_TEST(changed_goldens_are_found)
 		int64_t element;
 		double add;
 	} change[] = {
-		{"fp32/layer00/gdn/recurrence", 777, 1e-3}, {"fp32/layer01/ple/output", 5000, 2e-3},
-		{"fp32/layer02/moe/output", 3000, 1e-3}, {"fp32/layer03/state/keys", 100, 2e-3},
-		{"fp32/layer01/state/conv_states1", 9, 1e-2}, {"fp32/layer01/state/conv_states2", 0, 1},
-		{"fp32/layer00/state/recurrent_states0", 3, 1e-3}, {"fp32/logits", 17000, 1e-2},
-		{"fp32/decode_logits", 6000, 1e-2}, {"fp32/greedy", 23, 1}, {"fp32/layer02/moe/router/experts", 11, 1},
-		{"fp32/layer03/qsa/selected_mask", 55 * 56 + 3, 3.4028234663852886e38}, {"fp32/embed/output", 1, 1e-6},
-		{"bf16/layer00/attn_hc/mixed", 70, 0.0625}, {"bf16/layer02/moe/shared/output", 999, 0.0625},
+		{"fp32/layer00/gdn/recurrence", 777, 1e-3},
+		{"fp32/layer01/ple/output", 5000, 2e-3},
+		{"fp32/layer02/moe/output", 3000, 1e-3},
+		{"fp32/layer03/state/keys", 100, 2e-3},
+		{"fp32/layer01/state/conv_states1", 9, 1e-2},
+		{"fp32/layer01/state/conv_states2", 0, 1},
+		{"fp32/layer00/state/recurrent_states0", 3, 1e-3},
+		{"fp32/logits", 17000, 1e-2},
+		{"fp32/decode_logits", 6000, 1e-2},
+		{"fp32/greedy", 23, 1},
+		{"fp32/layer02/moe/router/experts", 11, 1},
+		{"fp32/layer03/qsa/selected_mask", 55 * 56 + 3, 3.4028234663852886e38},
+		{"fp32/embed/output", 1, 1e-6},
+		{"bf16/layer00/attn_hc/mixed", 70, 0.0625},
+		{"bf16/layer02/moe/shared/output", 999, 0.0625},
 		{"bf16/layer03/attention/gated", 400, 0.0625},
 	};
 	const char *name = strchr(change[_i].dataset, '/') + 1;
@@ -527,7 +564,9 @@ static const char *digest(char text[40], const char *options)
 START_TEST(digests_agree)
 {
 	static const char *const others[] = {
-		"--set opt", "--set opt --seed 11", "--mode twin --threads 3 --page-seed 5",
+		"--set opt",
+		"--set opt --seed 11",
+		"--mode twin --threads 3 --page-seed 5",
 		"--mode twin --op gdn_recurrence@0-1=opt --op moe_down=opt --op lm_head=opt",
 		"--set opt --mode twin --op hc_up_mix=ref --op qsa_select@3=ref",
 	};
@@ -551,7 +590,8 @@ END_TEST
 START_TEST(guarded_check)
 {
 	struct program_result r;
-	program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " --view local --guard --quiet %s", _i ? "--set opt" : "--mode twin");
+	program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " --view local --guard --quiet %s",
+		_i ? "--set opt" : "--mode twin");
 	program_expect(&r, 0);
 }
 END_TEST
@@ -651,14 +691,21 @@ START_TEST(ops_only_where_they_run)
 {
 	struct program_result r;
 	static const char *const wrong[] = {
-		"gdn_conv@3=opt", "attn_gate@0-2=opt", "lm_head@2=opt", "embed@0=opt", "ple_gate@0=ref", "hc_inject@out=ref",
+		"gdn_conv@3=opt",
+		"attn_gate@0-2=opt",
+		"lm_head@2=opt",
+		"embed@0=opt",
+		"ple_gate@0=ref",
+		"hc_inject@out=ref",
 		"gdn_conv@0-0000000000000000000000000000000000000000002=opt",
 	};
 	for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
 		program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " --op %s", wrong[i]);
 		expect_bad(&r, "--op", "");
 	}
-	program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " --view local --quiet --op gdn_conv@0-3=opt --op lm_head@out=opt");
+	program(&r, dir,
+		"check " TINY " --checkpoint " CHECKPOINT
+		" --view local --quiet --op gdn_conv@0-3=opt --op lm_head@out=opt");
 	program_expect(&r, 0);
 }
 END_TEST
@@ -719,7 +766,8 @@ int main(void)
 	tcase_add_test(c, nan_in_golden);
 	tcase_add_loop_test(c, digests_agree, 0, 2);
 #ifdef __SANITIZE_ADDRESS__
-	tcase_add_loop_test(c, guarded_check, 0, 1); /* test_guard and test_sets guard the kernels here, on smaller models */
+	tcase_add_loop_test(
+		c, guarded_check, 0, 1); /* test_guard and test_sets guard the kernels here, on smaller models */
 #else
 	tcase_add_loop_test(c, guarded_check, 0, 2);
 #endif

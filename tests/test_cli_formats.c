@@ -58,7 +58,8 @@ START_TEST(check_with_narrow_formats)
 	}
 	/* the policy's own format is no change */
 	ck_assert_int_eq(plumb(false, "check " TINY " --view local --policy %s --kv-format %s --state-format f32",
-		_i ? "bf16" : "f32", _i ? "bf16" : "f32"), 0);
+				 _i ? "bf16" : "f32", _i ? "bf16" : "f32"),
+		0);
 	ck_assert_ptr_null(strstr(out, "note "));
 }
 END_TEST
@@ -66,11 +67,13 @@ END_TEST
 START_TEST(run_with_narrow_formats)
 {
 	char first[256];
-	ck_assert_int_eq(plumb(false, "run --checkpoint " PLUMB_GOLDEN_DIR "/tiny/checkpoint --tokens 5,17,42 --steps 6"
-		NARROW " --mode twin"), 0);
+	ck_assert_int_eq(plumb(false, "run --checkpoint " PLUMB_GOLDEN_DIR
+				      "/tiny/checkpoint --tokens 5,17,42 --steps 6" NARROW " --mode twin"),
+		0);
 	snprintf(first, sizeof first, "%.255s", out);
-	ck_assert_int_eq(plumb(false, "run --checkpoint " PLUMB_GOLDEN_DIR "/tiny/checkpoint --tokens 5,17,42 --steps 6"
-		NARROW " --set opt"), 0);
+	ck_assert_int_eq(plumb(false, "run --checkpoint " PLUMB_GOLDEN_DIR
+				      "/tiny/checkpoint --tokens 5,17,42 --steps 6" NARROW " --set opt"),
+		0);
 	ck_assert_str_eq(out, first);
 }
 END_TEST

@@ -40,8 +40,7 @@ static float normal(void)
 
 static float any_f32(void) /* any bit pattern, special values often */
 {
-	static const float special[] = {
-	        0.0f, -0.0f, FLT_MAX, -FLT_MAX, FLT_MIN, 0x1p-149f, INFINITY, -INFINITY, NAN, 1.0f};
+	static const float special[] = {0.0f, -0.0f, FLT_MAX, -FLT_MAX, FLT_MIN, 0x1p-149f, INFINITY, -INFINITY, NAN, 1.0f};
 
 	if (next_u64() % 4 == 0)
 		return special[next_u64() % 10];
@@ -199,24 +198,24 @@ static const struct {
 	const char *name;
 	void (*make)(float *c, float *r);
 } broken[] = {
-        {"one NaN in c", one_nan},
-        {"c all NaN", all_nan},
-        {"1e6 error, then a NaN", error_then_nan},
-        {"one matching Inf, all else negated", matching_inf_rest_negated},
-        {"one matching 1e20, all else negated", matching_1e20_rest_negated},
-        {"FLT_MAX where r has Inf", max_where_inf},
-        {"r NaN, c = 123", number_where_nan},
-        {"c = 2r", twice},
-        {"one typical element zeroed", one_zeroed},
-        {"one typical element sign-flipped", one_flipped},
-        {"every element +-3 %", three_percent},
-        {"both all zero", both_zero},
-        {"both one constant", both_constant},
-        {"Inf where r has FLT_MAX", inf_where_max},
-        {"-Inf where r has Inf", other_inf},
-        {"NaN on both sides", both_nan},
-        {"shifted by one element", shifted_by_one},
-        {"c all zero", zeros},
+	{"one NaN in c", one_nan},
+	{"c all NaN", all_nan},
+	{"1e6 error, then a NaN", error_then_nan},
+	{"one matching Inf, all else negated", matching_inf_rest_negated},
+	{"one matching 1e20, all else negated", matching_1e20_rest_negated},
+	{"FLT_MAX where r has Inf", max_where_inf},
+	{"r NaN, c = 123", number_where_nan},
+	{"c = 2r", twice},
+	{"one typical element zeroed", one_zeroed},
+	{"one typical element sign-flipped", one_flipped},
+	{"every element +-3 %", three_percent},
+	{"both all zero", both_zero},
+	{"both one constant", both_constant},
+	{"Inf where r has FLT_MAX", inf_where_max},
+	{"-Inf where r has Inf", other_inf},
+	{"NaN on both sides", both_nan},
+	{"shifted by one element", shifted_by_one},
+	{"c all zero", zeros},
 };
 enum { BROKEN = sizeof broken / sizeof broken[0] };
 
@@ -245,9 +244,9 @@ START_TEST(test_every_broken_row_fails)
 {
 	static float c[N], r[N];
 	static const struct plumb_tolerance strict[] = {
-	        {.set = PLUMB_BOUND_EXACT},
-	        {.set = PLUMB_BOUND_BITS},
-	        {.set = PLUMB_BOUND_ULP, .max_ulp = 1},
+		{.set = PLUMB_BOUND_EXACT},
+		{.set = PLUMB_BOUND_BITS},
+		{.set = PLUMB_BOUND_ULP, .max_ulp = 1},
 	};
 	struct plumb_tolerances *file;
 	struct plumb_error err;
@@ -268,8 +267,8 @@ START_TEST(test_every_broken_row_fails)
 			make_reference(r, policy, seed);
 			same(c, r);
 			verdict = judge(c, r, N, tolerance);
-			ck_assert_msg(verdict.pass, "%s %s %s: equal tensors: %s", view, plumb_policy_name(policy),
-			        suffix, verdict.text);
+			ck_assert_msg(verdict.pass, "%s %s %s: equal tensors: %s", view, plumb_policy_name(policy), suffix,
+				verdict.text);
 			ck_assert_msg(!judge(c, r, _i >= 0 ? 0 : N, tolerance).pass, "nothing compared");
 		}
 		for (uint64_t seed = 1; seed <= 5; seed++) {
@@ -281,7 +280,7 @@ START_TEST(test_every_broken_row_fails)
 					c[k] = plumb_round_bf16(c[k]);
 			verdict = judge(c, r, N, tolerance);
 			ck_assert_msg(!verdict.pass, "%s %s %s lets through: %s: %s", view, plumb_policy_name(policy),
-			        suffix, broken[_i].name, verdict.text);
+				suffix, broken[_i].name, verdict.text);
 		}
 	}
 	plumb_tolerances_free(file);
@@ -309,7 +308,7 @@ enum outcome { EQUAL, ZERO_SIGN, DIFFER, NAN_BOTH, NAN_ONE, INF_SIGN, INF_ONE };
 static enum outcome outcome_of(const struct plumb_compare *cmp)
 {
 	const int64_t count[] = {
-	        cmp->equal, cmp->zero_sign, cmp->differ, cmp->nan_both, cmp->nan_one, cmp->inf_sign, cmp->inf_one};
+		cmp->equal, cmp->zero_sign, cmp->differ, cmp->nan_both, cmp->nan_one, cmp->inf_sign, cmp->inf_one};
 	int found = -1;
 
 	for (int i = 0; i < 7; i++) {
@@ -326,29 +325,29 @@ static const struct {
 	enum outcome outcome;
 	bool exact, bits, exact_nan; /* whether it passes: exact, bits, exact with allow_nan */
 } class_pair[] = {
-        {NAN, NAN, NAN_BOTH, false, false, true},
-        {NAN, INFINITY, NAN_ONE, false, false, false},
-        {NAN, 0.0f, NAN_ONE, false, false, false},
-        {NAN, FLT_MAX, NAN_ONE, false, false, false},
-        {INFINITY, NAN, NAN_ONE, false, false, false},
-        {INFINITY, INFINITY, EQUAL, true, true, true},
-        {INFINITY, 0.0f, INF_ONE, false, false, false},
-        {INFINITY, FLT_MAX, INF_ONE, false, false, false},
-        {-0.0f, NAN, NAN_ONE, false, false, false},
-        {-0.0f, INFINITY, INF_ONE, false, false, false},
-        {-0.0f, 0.0f, ZERO_SIGN, true, false, true},
-        {-0.0f, FLT_MAX, DIFFER, false, false, false},
-        {FLT_MAX, NAN, NAN_ONE, false, false, false},
-        {FLT_MAX, INFINITY, INF_ONE, false, false, false},
-        {FLT_MAX, 0.0f, DIFFER, false, false, false},
-        {FLT_MAX, FLT_MAX, EQUAL, true, true, true},
-        /* signs */
-        {-INFINITY, INFINITY, INF_SIGN, false, false, false},
-        {-INFINITY, -INFINITY, EQUAL, true, true, true},
-        {-FLT_MAX, FLT_MAX, DIFFER, false, false, false},
-        {-0.0f, -0.0f, EQUAL, true, true, true},
-        {-NAN, NAN, NAN_BOTH, false, false, true},
-        {0x1p-149f, 0.0f, DIFFER, false, false, false},
+	{NAN, NAN, NAN_BOTH, false, false, true},
+	{NAN, INFINITY, NAN_ONE, false, false, false},
+	{NAN, 0.0f, NAN_ONE, false, false, false},
+	{NAN, FLT_MAX, NAN_ONE, false, false, false},
+	{INFINITY, NAN, NAN_ONE, false, false, false},
+	{INFINITY, INFINITY, EQUAL, true, true, true},
+	{INFINITY, 0.0f, INF_ONE, false, false, false},
+	{INFINITY, FLT_MAX, INF_ONE, false, false, false},
+	{-0.0f, NAN, NAN_ONE, false, false, false},
+	{-0.0f, INFINITY, INF_ONE, false, false, false},
+	{-0.0f, 0.0f, ZERO_SIGN, true, false, true},
+	{-0.0f, FLT_MAX, DIFFER, false, false, false},
+	{FLT_MAX, NAN, NAN_ONE, false, false, false},
+	{FLT_MAX, INFINITY, INF_ONE, false, false, false},
+	{FLT_MAX, 0.0f, DIFFER, false, false, false},
+	{FLT_MAX, FLT_MAX, EQUAL, true, true, true},
+	/* signs */
+	{-INFINITY, INFINITY, INF_SIGN, false, false, false},
+	{-INFINITY, -INFINITY, EQUAL, true, true, true},
+	{-FLT_MAX, FLT_MAX, DIFFER, false, false, false},
+	{-0.0f, -0.0f, EQUAL, true, true, true},
+	{-NAN, NAN, NAN_BOTH, false, false, true},
+	{0x1p-149f, 0.0f, DIFFER, false, false, false},
 };
 enum { CLASS_PAIRS = sizeof class_pair / sizeof class_pair[0] };
 
@@ -581,10 +580,9 @@ START_TEST(test_small_element_zeroed)
 		same(c, r);
 		c[9] = 0.0f;
 		ck_assert(!judge(c, r, N,
-		        &plumb_tolerances_find(
-		                file, PLUMB_VIEW_LOCAL, (enum plumb_policy)policy, "fp32/layer00/gdn/output")
-		                 ->tolerance)
-		                   .pass);
+			&plumb_tolerances_find(file, PLUMB_VIEW_LOCAL, (enum plumb_policy)policy, "fp32/layer00/gdn/output")
+				 ->tolerance)
+				   .pass);
 	}
 	plumb_tolerances_free(file);
 }
@@ -864,7 +862,7 @@ START_TEST(test_random_bits)
 		struct plumb_compare cmp;
 		struct plumb_verdict verdict;
 		struct plumb_tolerance t = {
-		        .set = PLUMB_BOUND_EXACT, .allow_nan = true, .allow_zero = true, .allow_constant = true};
+			.set = PLUMB_BOUND_EXACT, .allow_nan = true, .allow_zero = true, .allow_constant = true};
 		bool before = false;
 
 		for (int64_t i = 0; i < n; i++) {
@@ -873,12 +871,12 @@ START_TEST(test_random_bits)
 			equal += c[i] == r[i] || (isnan(c[i]) && isnan(r[i]));
 		}
 		plumb_compare_f32(&cmp, c, r, n);
-		ck_assert_int_eq(cmp.equal + cmp.zero_sign + cmp.differ + cmp.nan_both + cmp.nan_one + cmp.inf_sign +
-		                         cmp.inf_one,
-		        n);
+		ck_assert_int_eq(
+			cmp.equal + cmp.zero_sign + cmp.differ + cmp.nan_both + cmp.nan_one + cmp.inf_sign + cmp.inf_one,
+			n);
 		ck_assert(!isnan(plumb_compare_rel_l2(&cmp)) && !isnan(plumb_compare_cosine(&cmp)) &&
-		          !isnan(plumb_compare_norm_ratio(&cmp)) && !isnan(plumb_compare_peak(&cmp)) &&
-		          !isnan(plumb_compare_bias(&cmp)));
+			  !isnan(plumb_compare_norm_ratio(&cmp)) && !isnan(plumb_compare_peak(&cmp)) &&
+			  !isnan(plumb_compare_bias(&cmp)));
 		plumb_verdict(&cmp, &t, &verdict);
 		ck_assert_int_eq(verdict.pass, equal == n);
 		t.set = PLUMB_BOUND_ULP;
@@ -906,9 +904,8 @@ START_TEST(test_integers)
 	plumb_compare_int_add(&cmp, a, b, 3);
 	ck_assert_int_eq(plumb_verdict_int(&cmp, &verdict), PLUMB_MISMATCH);
 	ck_assert_int_eq(cmp.index, 1);
-	ck_assert_str_eq(verdict.text,
-	        "FAIL: 2 of 3 integers differ, first at element 1 (9223372036854775807, expected "
-	        "9223372036854775806)");
+	ck_assert_str_eq(verdict.text, "FAIL: 2 of 3 integers differ, first at element 1 (9223372036854775807, expected "
+				       "9223372036854775806)");
 	plumb_compare_int_begin(&cmp, 0);
 	ck_assert_int_eq(plumb_verdict_int(&cmp, &verdict), PLUMB_MISMATCH);
 	plumb_compare_int_begin(&cmp, 4);

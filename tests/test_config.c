@@ -113,8 +113,8 @@ static void refused(const char *key, const char *value, const char *contains)
 		int status = parse(config_text(text, key, value, nested), &c, &err);
 		ck_assert_msg(status == PLUMB_BAD_INPUT, "%s: status %d, expected it refused", what, status);
 		check_message(&err, "dir/config.json: ", contains, what);
-		ck_assert_msg(strstr(err.text, "expected") != NULL, "%s: \"%s\" does not say what was expected", what,
-			err.text);
+		ck_assert_msg(
+			strstr(err.text, "expected") != NULL, "%s: \"%s\" does not say what was expected", what, err.text);
 	}
 }
 
@@ -220,12 +220,11 @@ END_TEST
 /* A field left out, and the same field null, give the default. */
 START_TEST(defaults)
 {
-	static const char *const optional[] = {"rms_norm_eps", "norm_topk_prob", "seed", "hidden_act",
-		"output_gate_type", "attention_bias", "tie_word_embeddings", "full_attention_interval", "layer_types",
-		"ple_embed_dim", "ple_conv_kernel_size", "ngram_size", "heads_per_ngram", "ngram_vocab_size_base",
+	static const char *const optional[] = {"rms_norm_eps", "norm_topk_prob", "seed", "hidden_act", "output_gate_type",
+		"attention_bias", "tie_word_embeddings", "full_attention_interval", "layer_types", "ple_embed_dim",
+		"ple_conv_kernel_size", "ngram_size", "heads_per_ngram", "ngram_vocab_size_base",
 		"make_ngram_vocab_size_divisible_by", "split_ngram_parts", "linear_conv_kernel_dim", "hc_count",
-		"max_position_embeddings", "dtype", "bos_token_id", "rope_scaling", "rope_theta",
-		"partial_rotary_factor"};
+		"max_position_embeddings", "dtype", "bos_token_id", "rope_scaling", "rope_theta", "partial_rotary_factor"};
 	struct plumb_config absent = accepted(NULL, NULL);
 	ck_assert(absent.rms_norm_eps == 1e-6f);
 	ck_assert(absent.norm_topk);
@@ -257,8 +256,8 @@ START_TEST(spellings)
 	struct plumb_config c;
 	for (int i = 0; i < 5; i++) {
 		char types[256];
-		snprintf(types, sizeof types, "[\"%s\", \"linear_attention\", \"linear_attention\", \"%s\"]",
-			attention[i], attention[i]);
+		snprintf(types, sizeof types, "[\"%s\", \"linear_attention\", \"linear_attention\", \"%s\"]", attention[i],
+			attention[i]);
 		c = accepted("layer_types", types);
 		ck_assert_int_eq(c.kind[0], PLUMB_LAYER_ATTENTION);
 		ck_assert_int_eq(c.kind[1], PLUMB_LAYER_GDN);
@@ -319,8 +318,7 @@ END_TEST
 
 START_TEST(rope)
 {
-	struct plumb_config c =
-		accepted("rope_parameters", "{\"rope_theta\": 5000.5, \"partial_rotary_factor\": 0.125}");
+	struct plumb_config c = accepted("rope_parameters", "{\"rope_theta\": 5000.5, \"partial_rotary_factor\": 0.125}");
 	ck_assert(c.rope_theta == 5000.5);
 	ck_assert_int_eq(c.rotary_dim, 4);
 	ck_assert_int_eq(accepted("rope_parameters",
@@ -362,8 +360,8 @@ END_TEST
 START_TEST(release_constants)
 {
 	static const int64_t multipliers[3] = {23703573157769, 20109073645365, 8052911324071};
-	static const int64_t primes[16] = {20000003, 20000023, 20000033, 20000047, 20000059, 20000063, 20000069,
-		20000077, 20000081, 20000093, 20000107, 20000147, 20000153, 20000159, 20000161, 20000171};
+	static const int64_t primes[16] = {20000003, 20000023, 20000033, 20000047, 20000059, 20000063, 20000069, 20000077,
+		20000081, 20000093, 20000107, 20000147, 20000153, 20000159, 20000161, 20000171};
 	static const int64_t offsets[16] = {0, 20000003, 40000026, 60000059, 80000106, 100000165, 120000228, 140000297,
 		160000374, 180000455, 200000548, 220000655, 240000802, 260000955, 280001114, 300001275};
 	struct plumb_config c = release_config();
@@ -385,12 +383,9 @@ START_TEST(release_constants)
 		{E, E}, {11, E}, {42, 11}, {7, 42}, {E, E}, {300, E}, {5, 300}, {E, E}, {E, E}};
 	static const int heads[5] = {0, 1, 7, 8, 15};
 	static const int64_t rows[9][5] = {{13555483, 24877159, 157274238, 173487882, 312653920},
-		{3435145, 28245246, 157241980, 176668936, 301570007},
-		{5399879, 35172535, 147569051, 176378916, 315071866},
-		{10204458, 27984170, 158727320, 173462142, 316209228},
-		{4401500, 35569074, 157487094, 164417016, 310576508},
-		{693105, 23747596, 148054133, 164895014, 301388764},
-		{18392917, 34857659, 142048315, 160502964, 317686492},
+		{3435145, 28245246, 157241980, 176668936, 301570007}, {5399879, 35172535, 147569051, 176378916, 315071866},
+		{10204458, 27984170, 158727320, 173462142, 316209228}, {4401500, 35569074, 157487094, 164417016, 310576508},
+		{693105, 23747596, 148054133, 164895014, 301388764}, {18392917, 34857659, 142048315, 160502964, 317686492},
 		{9663979, 26558231, 151022725, 170054832, 300986548},
 		{18043673, 37626835, 144330141, 176817901, 307951937}};
 	for (int t = 0; t < 9; t++) {
@@ -583,8 +578,7 @@ START_TEST(refused_values)
 			"rope_parameters.rope_type is \"yarn\""},
 		{"rope_parameters", "{\"rope_theta\": 1e7, \"type\": \"linear\"}", "rope_type is \"linear\""},
 		{"rope_parameters", "{\"rope_theta\": 1e7}", "partial_rotary_factor is 1"}, /* 32 > indexer_head_dim */
-		{"rope_parameters", "{\"rope_theta\": 1e7, \"partial_rotary_factor\": 0}",
-			"partial_rotary_factor is 0"},
+		{"rope_parameters", "{\"rope_theta\": 1e7, \"partial_rotary_factor\": 0}", "partial_rotary_factor is 0"},
 		{"rope_parameters", "{\"rope_theta\": 1e7, \"partial_rotary_factor\": 1.5}",
 			"partial_rotary_factor is 1.5"},
 		{"rope_parameters", "{\"rope_theta\": 1e7, \"partial_rotary_factor\": 0.01}", "partial_rotary_factor"},
@@ -623,8 +617,8 @@ START_TEST(refused_products)
 		snprintf(wide, sizeof wide, "%.*s\"hidden_size\": 1073741808, \"hc_count\": 2, \"ple_embed_dim\": 64%s",
 			(int)(at - text), text, at + strlen("\"hidden_size\": 64"));
 		int status = parse(wide, &c, &err);
-		ck_assert_msg(status == (cases[i][2] ? PLUMB_BAD_INPUT : PLUMB_OK), "%s: status %d %s", cases[i][0],
-			status, err.text);
+		ck_assert_msg(status == (cases[i][2] ? PLUMB_BAD_INPUT : PLUMB_OK), "%s: status %d %s", cases[i][0], status,
+			err.text);
 		if (status)
 			check_message(&err, "dir/config.json: ", cases[i][2], cases[i][0]);
 	}

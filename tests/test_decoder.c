@@ -45,11 +45,10 @@ static uint64_t state_digest(const struct plumb_config *cfg, struct plumb_decode
 	for (int l = 0; l < cfg->layers; l++) {
 		const struct plumb_layer_state *s = plumb_decoder_state(d, l);
 		if (cfg->kind[l] == PLUMB_LAYER_GDN) {
-			h = mix(h, s->gdn.window,
-				(size_t)(cfg->gdn_conv_taps * plumb_gdn_channels(cfg)) * sizeof(float));
+			h = mix(h, s->gdn.window, (size_t)(cfg->gdn_conv_taps * plumb_gdn_channels(cfg)) * sizeof(float));
 			h = mix(h, s->gdn.s,
-				plumb_format_row_bytes(s->gdn.format,
-					cfg->gdn_value_heads * cfg->gdn_value_dim * cfg->gdn_key_dim));
+				plumb_format_row_bytes(
+					s->gdn.format, cfg->gdn_value_heads * cfg->gdn_value_dim * cfg->gdn_key_dim));
 		} else {
 			h = mix_cache(h, &s->attention.keys, p);
 			h = mix_cache(h, &s->attention.values, p);
@@ -109,8 +108,9 @@ static struct trace run(const struct plumb_model *model, struct plumb_decoder_op
 static void assert_same(const struct trace *a, const struct trace *b, const char *what)
 {
 	for (int64_t i = 0; i < TOKENS * a->vocab; i++)
-		ck_assert_msg(memcmp(&a->logits[i], &b->logits[i], sizeof(float)) == 0, "%s: logit %lld of token %lld is %a, expected %a",
-			what, (long long)(i % a->vocab), (long long)(i / a->vocab), (double)b->logits[i], (double)a->logits[i]);
+		ck_assert_msg(memcmp(&a->logits[i], &b->logits[i], sizeof(float)) == 0,
+			"%s: logit %lld of token %lld is %a, expected %a", what, (long long)(i % a->vocab),
+			(long long)(i / a->vocab), (double)b->logits[i], (double)a->logits[i]);
 	ck_assert_msg(a->state == b->state, "%s: the state differs", what);
 }
 
@@ -170,7 +170,8 @@ START_TEST(passes_cut_by_the_decoder)
 		struct trace t = run(model, (struct plumb_decoder_options){.max_rows = rows}, whole);
 		ck_assert_msg(t.state == truth.state, "max_rows %d: the state differs", rows);
 		ck_assert_msg(memcmp(t.logits + (TOKENS - 1) * t.vocab, truth.logits + (TOKENS - 1) * t.vocab,
-			(size_t)t.vocab * sizeof(float)) == 0, "max_rows %d: the last logits differ", rows);
+				      (size_t)t.vocab * sizeof(float)) == 0,
+			"max_rows %d: the last logits differ", rows);
 		free(t.logits);
 	}
 	linear_method_set(LINEAR_AUTO);
@@ -230,7 +231,8 @@ START_TEST(openblas_witnesses_plain_loops)
 				size += product < 0.0 ? -product : product;
 			}
 			double error = plain[t * N + n] - blas[t * N + n];
-			ck_assert_msg((error < 0.0 ? -error : error) <= 2.0 * K * 0x1p-53 * size, "row %d, column %d: %g", t, n, error);
+			ck_assert_msg((error < 0.0 ? -error : error) <= 2.0 * K * 0x1p-53 * size, "row %d, column %d: %g",
+				t, n, error);
 		}
 	/* and the whole model agrees to binary32 rounding */
 	struct plumb_checkpoint *c = open_tiny();
@@ -293,8 +295,12 @@ START_TEST(other_models)
 	struct plumb_checkpoint *c = NULL;
 	struct plumb_config cfg = other_model(_i / 2);
 	struct random_checkpoint options = {
-		.seed = (uint64_t)_i + 1, .format = _i % 2 ? PLUMB_F32 : PLUMB_BF16, .stacked_experts = _i % 2, .files = _i % 2 ? 3 : 1,
-		.index = _i % 2, .ple_shards = 4,
+		.seed = (uint64_t)_i + 1,
+		.format = _i % 2 ? PLUMB_F32 : PLUMB_BF16,
+		.stacked_experts = _i % 2,
+		.files = _i % 2 ? 3 : 1,
+		.index = _i % 2,
+		.ple_shards = 4,
 	};
 
 	cfg.nested = _i % 2;
@@ -312,7 +318,8 @@ START_TEST(other_models)
 			ck_assert_msg(a.logits[i] == a.logits[i], "NaN among the logits");
 			size += (double)a.logits[i] * (double)a.logits[i];
 		}
-		ck_assert_msg(size > 1e-3 * (double)(TOKENS * a.vocab), "logits vanish: rms^2 %g", size / (double)(TOKENS * a.vocab));
+		ck_assert_msg(size > 1e-3 * (double)(TOKENS * a.vocab), "logits vanish: rms^2 %g",
+			size / (double)(TOKENS * a.vocab));
 		free(a.logits);
 		free(b.logits);
 	}
@@ -332,7 +339,8 @@ static void refused(const struct plumb_decoder_options *o, const char *word)
 	struct plumb_plan plan;
 	struct plumb_decoder *d = NULL;
 
-	ck_assert_int_eq(plumb_plan_create(&model->cfg, (struct plumb_binding){.set = &plumb_ref_oracle}, &plan, &err), PLUMB_OK);
+	ck_assert_int_eq(
+		plumb_plan_create(&model->cfg, (struct plumb_binding){.set = &plumb_ref_oracle}, &plan, &err), PLUMB_OK);
 	ck_assert_int_eq(plumb_decoder_create(model, &plan, o, &d, &err), PLUMB_BAD_INPUT);
 	ck_assert_msg(strstr(err.text, word) != NULL, "'%s' does not name %s", err.text, word);
 	plumb_plan_free(&plan);
@@ -359,7 +367,8 @@ START_TEST(bad_tokens)
 	const struct plumb_decoder_options o = {.capacity = 8, .page_tokens = 4};
 	int32_t token[9] = {0};
 
-	ck_assert_int_eq(plumb_plan_create(&model->cfg, (struct plumb_binding){.set = &plumb_ref_oracle}, &plan, &err), PLUMB_OK);
+	ck_assert_int_eq(
+		plumb_plan_create(&model->cfg, (struct plumb_binding){.set = &plumb_ref_oracle}, &plan, &err), PLUMB_OK);
 	ck_assert_int_eq(plumb_decoder_create(model, &plan, &o, &d, &err), PLUMB_OK);
 	token[3] = (int32_t)model->cfg.vocab;
 	ck_assert_int_eq(plumb_decoder_step(d, token, 4, &err), PLUMB_BAD_INPUT);
@@ -405,7 +414,8 @@ START_TEST(observer)
 	const struct plumb_observer o = {.after = count_call, .self = &census};
 	const int32_t token[2] = {4, 5};
 
-	ck_assert_int_eq(plumb_plan_create(&model->cfg, (struct plumb_binding){.set = &plumb_ref_oracle}, &plan, &err), PLUMB_OK);
+	ck_assert_int_eq(
+		plumb_plan_create(&model->cfg, (struct plumb_binding){.set = &plumb_ref_oracle}, &plan, &err), PLUMB_OK);
 	ck_assert_int_eq(plumb_decoder_create(model, &plan, NULL, &d, &err), PLUMB_OK);
 	plumb_decoder_observe(d, &o);
 	ck_assert_int_eq(plumb_decoder_step(d, token, 2, &err), PLUMB_OK);

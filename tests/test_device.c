@@ -178,8 +178,7 @@ START_TEST(banks)
 
 	bank[2].format = PLUMB_BF16;
 	ck_assert_int_eq(plumb_device_bank(&env, bank, 4, &b), PLUMB_BAD_INPUT);
-	ck_assert_msg(
-		strstr(err.text, "matrix 2 of a bank is stored as bf16, matrix 0 as f32") != NULL, "%s", err.text);
+	ck_assert_msg(strstr(err.text, "matrix 2 of a bank is stored as bf16, matrix 0 as f32") != NULL, "%s", err.text);
 	bank[2].format = PLUMB_F32;
 	bank[2].cols = 5;
 	ck_assert_int_eq(plumb_device_bank(&env, bank, 4, &b), PLUMB_BAD_INPUT);
@@ -226,11 +225,14 @@ START_TEST(own_memory_changes_no_bit)
 {
 	struct plumb_checkpoint *c = decode_tiny();
 	const struct plumb_model *model = plumb_checkpoint_model(c);
-	struct plumb_decoder_options options = {.capacity = 64, .page_tokens = 8, .page_seed = 5, .traces = true,
+	struct plumb_decoder_options options = {.capacity = 64,
+		.page_tokens = 8,
+		.page_seed = 5,
+		.traces = true,
 		.policy = _i & 1 ? PLUMB_POLICY_BF16 : PLUMB_POLICY_F32};
 	struct plumb_device *host = open_simt((struct plumb_device_options){0});
-	struct plumb_device *own = open_simt((struct plumb_device_options){.own_memory = true,
-		.poison = _i & 2 ? PLUMB_POISON_NAN : PLUMB_POISON_OFF});
+	struct plumb_device *own = open_simt(
+		(struct plumb_device_options){.own_memory = true, .poison = _i & 2 ? PLUMB_POISON_NAN : PLUMB_POISON_OFF});
 	struct plumb_decoder *a = decode_create(model, plumb_device_set(host), host, &options);
 	struct plumb_decoder *b = decode_create(model, plumb_device_set(own), own, &options);
 	int32_t token[21];
@@ -324,15 +326,14 @@ END_TEST
 /* With poison on, the device's own buffers have zones, and inputs there are checked. */
 START_TEST(faults_in_device_memory_are_named)
 {
-	struct plumb_device *d = open_simt((struct plumb_device_options){
-		.own_memory = true, .poison = _i ? PLUMB_POISON_NAN : PLUMB_POISON_LARGE});
+	struct plumb_device *d = open_simt(
+		(struct plumb_device_options){.own_memory = true, .poison = _i ? PLUMB_POISON_NAN : PLUMB_POISON_LARGE});
 	struct product p;
 
 	product_make(&p, d);
 	ck_assert_msg(plumb_mirror_run(&p.env, PLUMB_LM_HEAD, first_product, &p.args) == PLUMB_OK, "%s", err.text);
 	ck_assert_int_eq(plumb_mirror_run(&p.env, PLUMB_LM_HEAD, writes_outside, &p.args), PLUMB_MISMATCH);
-	ck_assert_msg(
-		strstr(err.text, "lm_head wrote outside logits on simt: 1 bytes after its last byte (of 12)") != NULL,
+	ck_assert_msg(strstr(err.text, "lm_head wrote outside logits on simt: 1 bytes after its last byte (of 12)") != NULL,
 		"%s", err.text);
 	ck_assert_int_eq(plumb_mirror_run(&p.env, PLUMB_LM_HEAD, writes_its_input, &p.args), PLUMB_MISMATCH);
 	ck_assert_msg(strstr(err.text, "lm_head changed its input x on simt") != NULL, "%s", err.text);

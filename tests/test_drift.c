@@ -44,14 +44,15 @@ END_TEST
 START_TEST(within_the_derived_bound)
 {
 	static const int64_t dims[][2] = {{128, 128}, {32, 16}, {5, 3}, {300, 4}};
-	struct drift d = run((struct drift_options){.steps = _i ? 4096 : 256, .key_dim = dims[_i][0],
-		.value_dim = dims[_i][1], .seed = (uint64_t)_i + 1});
+	struct drift d = run((struct drift_options){
+		.steps = _i ? 4096 : 256, .key_dim = dims[_i][0], .value_dim = dims[_i][1], .seed = (uint64_t)_i + 1});
 	for (int p = 0; p < d.points; p++)
 		for (int f = 0; f < DRIFT_FORMATS; f++)
 			for (int h = 0; h < DRIFT_CLASSES; h++) {
 				const struct drift_figure *x = &d.point[p].figure[f][h];
 				ck_assert_msg(x->state <= x->bound, "%s, class %d, token %lld: %g of %g",
-					plumb_format_name(drift_formats[f]), h, (long long)d.point[p].step, x->state, x->bound);
+					plumb_format_name(drift_formats[f]), h, (long long)d.point[p].step, x->state,
+					x->bound);
 				ck_assert(isfinite(x->output) && isfinite(x->largest) && isfinite(x->bound));
 			}
 }
@@ -129,8 +130,8 @@ static int narrowed(const struct plumb_env *env, const void *args)
 START_TEST(a_narrowed_state_is_beyond)
 {
 	const struct plumb_set wrong = {.name = "wrong", .op = {[PLUMB_GDN_RECURRENCE] = narrowed}};
-	struct drift d = run((struct drift_options){
-		.binding = {.set = &wrong}, .steps = 64, .key_dim = 32, .value_dim = 16, .seed = 3});
+	struct drift d = run(
+		(struct drift_options){.binding = {.set = &wrong}, .steps = 64, .key_dim = 32, .value_dim = 16, .seed = 3});
 	for (int p = 0; p < d.points; p++)
 		for (int h = 0; h < DRIFT_CLASSES; h++) {
 			ck_assert(d.point[p].figure[F32][h].state > d.point[p].figure[F32][h].bound);

@@ -79,8 +79,8 @@ START_TEST(embed_codes)
 	st_call(embed_opt, &env, &a);
 	ck_assert_int_eq(st_difference(st_floats(ref), st_floats(opt), 2 * D), -1);
 
-	static const uint32_t hard[] = {0x7FC00000u, 0xFFC12345u, 0x7F800000u, 0xFF800000u, 0x80000000u, 0, 1,
-		0x80000001u, 0x007FFFFFu, 0x00800000u, 0x3F800001u, 0x7F7FFFFFu};
+	static const uint32_t hard[] = {0x7FC00000u, 0xFFC12345u, 0x7F800000u, 0xFF800000u, 0x80000000u, 0, 1, 0x80000001u,
+		0x007FFFFFu, 0x00800000u, 0x3F800001u, 0x7F7FFFFFu};
 	struct plumb_weight exact = {.format = PLUMB_F32, .rows = 1, .cols = sizeof hard / 4, .data = hard};
 	config.hidden = exact.cols;
 	a.table = &exact;

@@ -28,8 +28,7 @@ struct made {
 
 static struct made made_new(enum plumb_format format, int64_t rows, int64_t cols, size_t offset)
 {
-	struct made m = {
-	        .w = {.format = format, .rows = rows, .cols = cols, .scale_format = PLUMB_F32, .global = 1.0f}};
+	struct made m = {.w = {.format = format, .rows = rows, .cols = cols, .scale_format = PLUMB_F32, .global = 1.0f}};
 	size_t data = plumb_weight_data_bytes(&m.w), scale = plumb_weight_scale_bytes(&m.w);
 	size_t scale_at = (ZONE + offset + data + ZONE + 15) / 16 * 16;
 
@@ -104,8 +103,8 @@ static void multiply(int d, const struct made *m, const float *x, float *y)
 	free(mine);
 }
 
-static const int64_t lengths[] = {1, 2, 3, 7, 8, 9, 15, 16, 17, 23, 24, 31, 32, 33, 40, 47, 48, 49, 120, 127, 128, 129,
-        136, 144, 255, 256, 257, 263, 264, 272, 511, 512, 513, 520, 1023, 1024, 1025, 1040, 2047, 2048, 2049, 2064};
+static const int64_t lengths[] = {1, 2, 3, 7, 8, 9, 15, 16, 17, 23, 24, 31, 32, 33, 40, 47, 48, 49, 120, 127, 128, 129, 136,
+	144, 255, 256, 257, 263, 264, 272, 511, 512, 513, 520, 1023, 1024, 1025, 1040, 2047, 2048, 2049, 2064};
 
 /* Ones count columns; with every second scale 2, they count those twice. Rows of two blocks. */
 START_TEST(ones_count)
@@ -135,9 +134,9 @@ START_TEST(ones_count)
 					for (int64_t k = 0; k < K; k++)
 						sum += (double)byte_decoder_element(&m.w, n, k);
 					ck_assert_msg((double)y[n] == sum,
-					        "%s, K %lld, offset %zu, device %d: row %lld is %g, not %g",
-					        plumb_format_name(format), (long long)K, offset, d, (long long)n,
-					        (double)y[n], sum);
+						"%s, K %lld, offset %zu, device %d: row %lld is %g, not %g",
+						plumb_format_name(format), (long long)K, offset, d, (long long)n,
+						(double)y[n], sum);
 				}
 			}
 			free(x);
@@ -165,9 +164,9 @@ START_TEST(every_code)
 		multiply(d, &m, x, y);
 		for (int64_t n = 0; n < N; n++)
 			ck_assert_msg(byte_decoder_same(y[n], byte_decoder_element(&m.w, n, n % 8)),
-			        "%s, device %d: code %lld in column %lld is %g, not %g", plumb_format_name(format), d,
-			        (long long)n / 8, (long long)n % 8, (double)y[n],
-			        (double)byte_decoder_element(&m.w, n, n % 8));
+				"%s, device %d: code %lld in column %lld is %g, not %g", plumb_format_name(format), d,
+				(long long)n / 8, (long long)n % 8, (double)y[n],
+				(double)byte_decoder_element(&m.w, n, n % 8));
 	}
 	free(y);
 	free(m.block);
@@ -193,8 +192,8 @@ START_TEST(every_group_scale)
 		multiply(d, &m, x, y);
 		for (int64_t n = 0; n < 512; n++)
 			ck_assert_msg(byte_decoder_same(y[n], byte_decoder_element(&m.w, n, n % 2 * 16 + 11)),
-			        "device %d: scale %lld gives %.9g, not %.9g", d, (long long)n / 2, (double)y[n],
-			        (double)byte_decoder_element(&m.w, n, n % 2 * 16 + 11));
+				"device %d: scale %lld gives %.9g, not %.9g", d, (long long)n / 2, (double)y[n],
+				(double)byte_decoder_element(&m.w, n, n % 2 * 16 + 11));
 	}
 	free(m.block);
 }
@@ -207,7 +206,7 @@ START_TEST(neighbours_stay_out)
 	enum plumb_format format = (enum plumb_format)(_i / 2);
 	for (size_t l = 0; l < sizeof lengths / sizeof lengths[0]; l++) {
 		int64_t K = lengths[l], N = format == PLUMB_FP8_BLOCK && K < 300 ? 131 : 3, groups = (K + 15) / 16,
-		        blocks = (K + 127) / 128;
+			blocks = (K + 127) / 128;
 		struct made m = made_new(format, N, K, _i % 2 ? 4 : 0);
 		size_t row_bytes = plumb_format_row_bytes(format, K);
 		float *x = malloc((size_t)K * sizeof *x), y[131];
@@ -235,8 +234,8 @@ START_TEST(neighbours_stay_out)
 				bool bad = n % 2 == 0 || (format == PLUMB_FP8_BLOCK && n >= 128);
 				float want = bad ? NAN : (float)K * byte_decoder_element(&m.w, n, 0);
 				ck_assert_msg(byte_decoder_same(y[n], want),
-				        "%s, K %lld, device %d: row %lld is %g, not %g", plumb_format_name(format),
-				        (long long)K, d, (long long)n, (double)y[n], (double)want);
+					"%s, K %lld, device %d: row %lld is %g, not %g", plumb_format_name(format),
+					(long long)K, d, (long long)n, (double)y[n], (double)want);
 			}
 		}
 		free(x);
@@ -260,7 +259,7 @@ int main(void)
 	suite_add_tcase(suite, cases);
 	SRunner *runner = srunner_create(suite);
 	srunner_set_fork_status(
-	        runner, CK_NOFORK); /* the devices keep their stacks from case to case; CUDA survives no fork */
+		runner, CK_NOFORK); /* the devices keep their stacks from case to case; CUDA survives no fork */
 	srunner_run_all(runner, CK_NORMAL);
 	int failed = srunner_ntests_failed(runner);
 	srunner_free(runner);

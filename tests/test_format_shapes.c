@@ -104,20 +104,20 @@ static void low_rank_rows(struct plumb_config *c)
 }
 
 static const struct shape shapes[] = {
-        {PLUMB_EMBED, few_tokens},            /* V x 2560, looked up */
-        {PLUMB_PLE_EMBED, small_table},       /* 320001536 x 160, looked up */
-        {PLUMB_PLE_GATE, few_hidden},         /* 10240 x 2560, 2560 x 2560 */
-        {PLUMB_HC_NORM_DOWN, low_rank_rows},  /* 320 x 10240, 4 x 10240 */
-        {PLUMB_HC_UP_MIX, few_hidden},        /* 10240 x 320 */
-        {PLUMB_GDN_IN_PROJ, small_gdn_heads}, /* 10240, 6144, 48, 48 x 2560 */
-        {PLUMB_GDN_OUT_PROJ, few_hidden},     /* 2560 x 6144 */
-        {PLUMB_ATTN_IN_PROJ, small_heads},    /* 12288, 512, 512 x 2560 */
-        {PLUMB_ATTN_OUT_PROJ, few_hidden},    /* 2560 x 6144 */
-        {PLUMB_QSA_PROJECT, small_index},     /* 640 x 2560 */
-        {PLUMB_MOE_ROUTER, few_experts},      /* 512, 1 x 2560 */
-        {PLUMB_MOE_GATE_UP, small_experts},   /* 640 x 2560, routed and shared */
-        {PLUMB_MOE_DOWN, small_output},       /* 2560 x 640, routed and shared */
-        {PLUMB_LM_HEAD, few_tokens},          /* 248320 x 2560 */
+	{PLUMB_EMBED, few_tokens},            /* V x 2560, looked up */
+	{PLUMB_PLE_EMBED, small_table},       /* 320001536 x 160, looked up */
+	{PLUMB_PLE_GATE, few_hidden},         /* 10240 x 2560, 2560 x 2560 */
+	{PLUMB_HC_NORM_DOWN, low_rank_rows},  /* 320 x 10240, 4 x 10240 */
+	{PLUMB_HC_UP_MIX, few_hidden},        /* 10240 x 320 */
+	{PLUMB_GDN_IN_PROJ, small_gdn_heads}, /* 10240, 6144, 48, 48 x 2560 */
+	{PLUMB_GDN_OUT_PROJ, few_hidden},     /* 2560 x 6144 */
+	{PLUMB_ATTN_IN_PROJ, small_heads},    /* 12288, 512, 512 x 2560 */
+	{PLUMB_ATTN_OUT_PROJ, few_hidden},    /* 2560 x 6144 */
+	{PLUMB_QSA_PROJECT, small_index},     /* 640 x 2560 */
+	{PLUMB_MOE_ROUTER, few_experts},      /* 512, 1 x 2560 */
+	{PLUMB_MOE_GATE_UP, small_experts},   /* 640 x 2560, routed and shared */
+	{PLUMB_MOE_DOWN, small_output},       /* 2560 x 640, routed and shared */
+	{PLUMB_LM_HEAD, few_tokens},          /* 248320 x 2560 */
 };
 enum { SHAPES = sizeof shapes / sizeof shapes[0] };
 
@@ -141,7 +141,7 @@ START_TEST(the_table_is_whole)
 		for (int i = 0; i < SHAPES; i++)
 			shape = shapes[i].op == (enum plumb_op)op ? &shapes[i] : shape;
 		struct plumb_config all = release(shape ? shape : shapes, true),
-		                    few = release(shape ? shape : shapes, false);
+				    few = release(shape ? shape : shapes, false);
 		for (int i = 0; i < plumb_ops[op].operands; i++) {
 			const struct plumb_operand *o = &plumb_ops[op].operand[i];
 			int64_t a[8], b[8];
@@ -152,7 +152,7 @@ START_TEST(the_table_is_whole)
 			int rank = plumb_shape_eval(o->shape, &all, &one, a);
 			plumb_shape_eval(o->shape, &few, &one, b);
 			ck_assert_msg(a[rank - 1] == b[rank - 1], "%s: %s has %lld columns, of the release %lld",
-			        plumb_ops[op].name, o->name, (long long)b[rank - 1], (long long)a[rank - 1]);
+				plumb_ops[op].name, o->name, (long long)b[rank - 1], (long long)a[rank - 1]);
 			ck_assert_int_le(b[rank - 2], a[rank - 2]);
 		}
 		ck_assert(!shape == (matrices == 0));
@@ -168,10 +168,10 @@ START_TEST(release_columns_with_fewer_rows)
 	enum plumb_format format = (enum plumb_format)(_i % PLUMB_FORMAT_COUNT);
 	/* one token or two; each op in both policies, as decoding does not depend on them */
 	struct op_case_options o = {.cfg = &cfg,
-	        .policy = (_i / PLUMB_FORMAT_COUNT + _i) % 2,
-	        .T = 1 + _i / 2 % 2,
-	        .format = (int)format,
-	        .traces = 1};
+		.policy = (_i / PLUMB_FORMAT_COUNT + _i) % 2,
+		.T = 1 + _i / 2 % 2,
+		.format = (int)format,
+		.traces = 1};
 	expect_holds(op_case_new(shape->op, (uint64_t)(100 + _i), &o), plumb_format_name(format));
 }
 END_TEST
@@ -183,16 +183,16 @@ START_TEST(release_head_in_one_piece)
 	struct plumb_config cfg = release(&shapes[SHAPES - 1], false);
 	cfg.vocab = 8192;
 	struct op_case_options o = {
-	        .cfg = &cfg, .policy = PLUMB_POLICY_F32, .T = 1, .format = (int)formats[_i], .traces = 1};
+		.cfg = &cfg, .policy = PLUMB_POLICY_F32, .T = 1, .format = (int)formats[_i], .traces = 1};
 	struct op_case *c = op_case_new(PLUMB_LM_HEAD, 3, &o);
 	struct op_result twin, kernel;
 	char text[OP_CASE_TEXT];
-	ck_assert_msg(op_case_run(c, "twin", plumb_ref_twin.op[PLUMB_LM_HEAD], NULL, PLUMB_POISON_NAN, &twin, text),
-	        "%s", text);
+	ck_assert_msg(
+		op_case_run(c, "twin", plumb_ref_twin.op[PLUMB_LM_HEAD], NULL, PLUMB_POISON_NAN, &twin, text), "%s", text);
 	ck_assert_msg(op_case_bounded(c, "twin", NULL, text), "%s", text);
 	ck_assert_msg(op_case_run(c, "simt", plumb_device_set(device[FIRST])->op[PLUMB_LM_HEAD], device[FIRST],
-	                      PLUMB_POISON_NAN, &kernel, text),
-	        "%s", text);
+			      PLUMB_POISON_NAN, &kernel, text),
+		"%s", text);
 	ck_assert_msg(op_case_same(c, &twin, &kernel, "simt", text), "%s", text);
 	op_result_free(&twin);
 	op_result_free(&kernel);
@@ -226,8 +226,8 @@ END_TEST
 
 /* ---- odd shapes ---- */
 
-static const int64_t odd_columns[] = {1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 48, 63, 65, 127, 128, 129, 143, 144, 145,
-        255, 257, 319, 321, 511, 513, 639, 641, 1023, 1025, 2047, 2559, 2561, 6143, 6145, 10241};
+static const int64_t odd_columns[] = {1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 48, 63, 65, 127, 128, 129, 143, 144, 145, 255,
+	257, 319, 321, 511, 513, 639, 641, 1023, 1025, 2047, 2559, 2561, 6143, 6145, 10241};
 static const int64_t odd_rows[] = {1, 2, 3, 5, 7, 8, 9, 15, 17, 31, 33, 127, 128, 129, 131};
 
 /* Each number of columns with each number of rows (fewer where the matrix is long), up to five tokens. */
@@ -246,10 +246,10 @@ START_TEST(odd_rows_and_columns)
 			cfg.vocab = odd_rows[j];
 			cfg.eos = 0;
 			struct op_case_options o = {.cfg = &cfg,
-			        .policy = (int)(seed % 2),
-			        .T = 1 + (int64_t)(seed % 5),
-			        .format = (int)format,
-			        .traces = 1};
+				.policy = (int)(seed % 2),
+				.T = 1 + (int64_t)(seed % 5),
+				.format = (int)format,
+				.traces = 1};
 			expect_holds(op_case_new(PLUMB_LM_HEAD, seed, &o), plumb_format_name(format));
 		}
 }
@@ -271,7 +271,7 @@ START_TEST(odd_banks)
 		cfg.experts_per_token = 3;
 		for (int op = PLUMB_MOE_GATE_UP; op <= PLUMB_MOE_DOWN; op++) {
 			struct op_case_options o = {
-			        .cfg = &cfg, .policy = (int)(i % 2), .T = 2, .format = (int)format, .traces = 1};
+				.cfg = &cfg, .policy = (int)(i % 2), .T = 2, .format = (int)format, .traces = 1};
 			expect_holds(op_case_new((enum plumb_op)op, i, &o), plumb_format_name(format));
 		}
 	}
@@ -319,7 +319,7 @@ enum { ASKED = 26 };
 static int64_t column(int64_t t, int64_t K)
 {
 	static const int64_t places[] = {
-	        0, 1, 2, 7, 8, 15, 16, 17, 31, 127, 128, 129, -1, -2, -15, -16, -17, -32, -128, -129};
+		0, 1, 2, 7, 8, 15, 16, 17, 31, 127, 128, 129, -1, -2, -15, -16, -17, -32, -128, -129};
 	int64_t k = t < 20 ? places[t] : K / 2 + (t - 20) * 97 - 120;
 	return ((k % K) + K) % K;
 }
@@ -332,8 +332,7 @@ static struct op_case *named(enum plumb_format format, int64_t N, int64_t K, int
 	cfg.vocab = N;
 	cfg.hidden = K;
 	cfg.eos = 0;
-	struct op_case_options o = {
-	        .cfg = &cfg, .policy = PLUMB_POLICY_F32, .T = T, .format = (int)format, .traces = 1};
+	struct op_case_options o = {.cfg = &cfg, .policy = PLUMB_POLICY_F32, .T = T, .format = (int)format, .traces = 1};
 	struct op_case *c = op_case_new(PLUMB_LM_HEAD, 11, &o);
 	name_places(op_case_operand(c, "w"));
 	return c;
@@ -354,19 +353,18 @@ START_TEST(coordinates_of_the_release)
 	op_case_seal(c);
 	for (int d = -1; d < 1; d++) { /* memory of one's own makes no difference here: test_formats */
 		struct op_result result;
-		plumb_op_fn *fn =
-		        d < 0 ? plumb_ref_twin.op[PLUMB_LM_HEAD] : plumb_device_set(device[d])->op[PLUMB_LM_HEAD];
+		plumb_op_fn *fn = d < 0 ? plumb_ref_twin.op[PLUMB_LM_HEAD] : plumb_device_set(device[d])->op[PLUMB_LM_HEAD];
 		ck_assert_msg(op_case_run(c, d < 0 ? "twin" : "kernels", fn, d < 0 ? NULL : device[d], PLUMB_POISON_NAN,
-		                      &result, text),
-		        "%s", text);
+				      &result, text),
+			"%s", text);
 		const float *y = op_case_data(c, "logits");
 		for (int64_t t = 0; t < ASKED; t++)
 			for (int64_t n = 0; n < N; n++)
 				ck_assert_msg(byte_decoder_same(y[t * N + n], byte_decoder_element(w, n, column(t, K))),
-				        "%s, %s, K %lld: element (%lld, %lld) arrives as %.9g, not %.9g",
-				        d < 0 ? "twin" : "kernels", plumb_format_name(format), (long long)K,
-				        (long long)n, (long long)column(t, K), (double)y[t * N + n],
-				        (double)byte_decoder_element(w, n, column(t, K)));
+					"%s, %s, K %lld: element (%lld, %lld) arrives as %.9g, not %.9g",
+					d < 0 ? "twin" : "kernels", plumb_format_name(format), (long long)K, (long long)n,
+					(long long)column(t, K), (double)y[t * N + n],
+					(double)byte_decoder_element(w, n, column(t, K)));
 		op_result_free(&result);
 	}
 	ck_assert_int_eq(plumb_device_forget(device[FIRST], &err), PLUMB_OK);
@@ -417,15 +415,13 @@ static float scale_at(const struct plumb_weight *w, int64_t i, int64_t count)
 	i = i < 0 ? 0 : i < count ? i : count - 1;
 	if (w->format == PLUMB_NVFP4)
 		return plumb_e4m3_to_f32(((const unsigned char *)w->scale)[i]);
-	plumb_decode(
-	        w->scale_format, (const unsigned char *)w->scale + plumb_format_row_bytes(w->scale_format, i), 1, &v);
+	plumb_decode(w->scale_format, (const unsigned char *)w->scale + plumb_format_row_bytes(w->scale_format, i), 1, &v);
 	return v;
 }
 
 static float nvfp4_with_fault(const struct plumb_weight *w, int64_t n, int64_t k)
 {
-	int64_t groups = up(w->cols, 16), row_bytes = up(w->cols, 2), g = k / 16,
-	        count = w->rows * ((w->cols + 15) / 16);
+	int64_t groups = up(w->cols, 16), row_bytes = up(w->cols, 2), g = k / 16, count = w->rows * ((w->cols + 15) / 16);
 	unsigned char byte = ((const unsigned char *)w->data)[n * row_bytes + k / 2];
 	int high = planted == NIBBLES_SWAPPED ? k % 2 == 0 : k % 2;
 	float code = plumb_e2m1_to_f32((uint8_t)(byte >> 4 * high & 15)), scale, global = w->global;
@@ -489,7 +485,7 @@ static int with_fault(const struct plumb_env *env, const void *args)
 	for (int64_t n = 0; n < w.rows; n++)
 		for (int64_t k = 0; k < w.cols; k++)
 			v[n * w.cols + k] =
-			        a.w->format == PLUMB_NVFP4 ? nvfp4_with_fault(a.w, n, k) : fp8_with_fault(a.w, n, k);
+				a.w->format == PLUMB_NVFP4 ? nvfp4_with_fault(a.w, n, k) : fp8_with_fault(a.w, n, k);
 	w.data = v;
 	a.w = &w;
 	twin.device = NULL;
@@ -506,39 +502,39 @@ static const struct {
 	enum where where;
 	const char *what;
 } readers[] = {
-        {PLUMB_NVFP4, NO_FAULT, 0, "nothing"},
-        {PLUMB_NVFP4, NIBBLES_SWAPPED, EITHER, "nibbles swapped"},
-        {PLUMB_NVFP4, GROUP_BEFORE, EITHER, "the scale of the group before"},
-        {PLUMB_NVFP4, GROUP_NEXT, EITHER, "the scale of the next group"},
-        {PLUMB_NVFP4, GROUPS_OF_32, EITHER, "one scale for 32"},
-        {PLUMB_NVFP4, SCALES_BY_COLUMN, EITHER, "axes of the scales swapped"},
-        {PLUMB_NVFP4, NO_GLOBAL, EITHER, "global scale left out"},
-        {PLUMB_NVFP4, GLOBAL_TWICE, EITHER, "global scale twice"},
-        {PLUMB_NVFP4, GLOBAL_DIVIDES, EITHER, "global scale inverted"},
-        {PLUMB_NVFP4, GLOBAL_LAST, EITHER, "global scale last"},
-        {PLUMB_NVFP4, ROW_BELOW, EITHER, "scales of the row below"},
-        {PLUMB_NVFP4, ROWS_OF_ONE, EITHER, "scales of row 0"},
-        {PLUMB_NVFP4, FLOOR_STRIDE, ODD, "rows of K/2 bytes and K/16 scales"},
-        {PLUMB_NVFP4, TAIL_LOST, ODD, "last partial group lost"},
-        {PLUMB_FP8_BLOCK, NO_FAULT, 0, "nothing"},
-        {PLUMB_FP8_BLOCK, GROUP_BEFORE, EITHER, "the scale of the block before"},
-        {PLUMB_FP8_BLOCK, GROUP_NEXT, EITHER, "the scale of the next block"},
-        {PLUMB_FP8_BLOCK, SCALES_BY_COLUMN, EITHER, "axes of the scales swapped"},
-        {PLUMB_FP8_BLOCK, BLOCK_ROWS_SHIFTED, EITHER, "a row too early in the next block"},
-        {PLUMB_FP8_BLOCK, ROWS_OF_ONE, EITHER, "scales of the first row of blocks"},
-        {PLUMB_FP8_BLOCK, FLOOR_STRIDE, ODD, "K/128 blocks a row"},
-        {PLUMB_FP8_BLOCK, TAIL_LOST, ODD, "last partial block lost"},
-        {PLUMB_FP8_BLOCK, SUBNORMALS_ZERO, EITHER, "subnormal codes flushed"},
-        {PLUMB_FP8_BLOCK, NEGATIVE_ZEROED, EITHER, "signs lost"},
-        {PLUMB_FP8_ROW, NO_FAULT, 0, "nothing"},
-        {PLUMB_FP8_ROW, ROW_BELOW, EITHER, "the scale of the row below"},
-        {PLUMB_FP8_ROW, ROWS_OF_ONE, EITHER, "one scale for all rows"},
-        {PLUMB_FP8_ROW, SUBNORMALS_ZERO, EITHER, "subnormal codes flushed"},
-        {PLUMB_FP8_TABLE, NO_FAULT, 0, "nothing"},
-        {PLUMB_FP8_TABLE, NO_GLOBAL, EITHER, "scale left out"},
-        {PLUMB_FP8_TABLE, GLOBAL_TWICE, EITHER, "scale twice"},
-        {PLUMB_FP8_TABLE, GLOBAL_DIVIDES, EITHER, "scale inverted"},
-        {PLUMB_FP8_TABLE, NOT_ROUNDED, EITHER, "not rounded to bf16"},
+	{PLUMB_NVFP4, NO_FAULT, 0, "nothing"},
+	{PLUMB_NVFP4, NIBBLES_SWAPPED, EITHER, "nibbles swapped"},
+	{PLUMB_NVFP4, GROUP_BEFORE, EITHER, "the scale of the group before"},
+	{PLUMB_NVFP4, GROUP_NEXT, EITHER, "the scale of the next group"},
+	{PLUMB_NVFP4, GROUPS_OF_32, EITHER, "one scale for 32"},
+	{PLUMB_NVFP4, SCALES_BY_COLUMN, EITHER, "axes of the scales swapped"},
+	{PLUMB_NVFP4, NO_GLOBAL, EITHER, "global scale left out"},
+	{PLUMB_NVFP4, GLOBAL_TWICE, EITHER, "global scale twice"},
+	{PLUMB_NVFP4, GLOBAL_DIVIDES, EITHER, "global scale inverted"},
+	{PLUMB_NVFP4, GLOBAL_LAST, EITHER, "global scale last"},
+	{PLUMB_NVFP4, ROW_BELOW, EITHER, "scales of the row below"},
+	{PLUMB_NVFP4, ROWS_OF_ONE, EITHER, "scales of row 0"},
+	{PLUMB_NVFP4, FLOOR_STRIDE, ODD, "rows of K/2 bytes and K/16 scales"},
+	{PLUMB_NVFP4, TAIL_LOST, ODD, "last partial group lost"},
+	{PLUMB_FP8_BLOCK, NO_FAULT, 0, "nothing"},
+	{PLUMB_FP8_BLOCK, GROUP_BEFORE, EITHER, "the scale of the block before"},
+	{PLUMB_FP8_BLOCK, GROUP_NEXT, EITHER, "the scale of the next block"},
+	{PLUMB_FP8_BLOCK, SCALES_BY_COLUMN, EITHER, "axes of the scales swapped"},
+	{PLUMB_FP8_BLOCK, BLOCK_ROWS_SHIFTED, EITHER, "a row too early in the next block"},
+	{PLUMB_FP8_BLOCK, ROWS_OF_ONE, EITHER, "scales of the first row of blocks"},
+	{PLUMB_FP8_BLOCK, FLOOR_STRIDE, ODD, "K/128 blocks a row"},
+	{PLUMB_FP8_BLOCK, TAIL_LOST, ODD, "last partial block lost"},
+	{PLUMB_FP8_BLOCK, SUBNORMALS_ZERO, EITHER, "subnormal codes flushed"},
+	{PLUMB_FP8_BLOCK, NEGATIVE_ZEROED, EITHER, "signs lost"},
+	{PLUMB_FP8_ROW, NO_FAULT, 0, "nothing"},
+	{PLUMB_FP8_ROW, ROW_BELOW, EITHER, "the scale of the row below"},
+	{PLUMB_FP8_ROW, ROWS_OF_ONE, EITHER, "one scale for all rows"},
+	{PLUMB_FP8_ROW, SUBNORMALS_ZERO, EITHER, "subnormal codes flushed"},
+	{PLUMB_FP8_TABLE, NO_FAULT, 0, "nothing"},
+	{PLUMB_FP8_TABLE, NO_GLOBAL, EITHER, "scale left out"},
+	{PLUMB_FP8_TABLE, GLOBAL_TWICE, EITHER, "scale twice"},
+	{PLUMB_FP8_TABLE, GLOBAL_DIVIDES, EITHER, "scale inverted"},
+	{PLUMB_FP8_TABLE, NOT_ROUNDED, EITHER, "not rounded to bf16"},
 };
 enum { READERS = sizeof readers / sizeof readers[0] };
 
@@ -553,7 +549,7 @@ START_TEST(faults_are_told)
 		if (readers[_i].fault == SUBNORMALS_ZERO) { /* named places have none */
 			struct op_operand *o = op_case_operand(c, "w");
 			o->memory.data[(const unsigned char *)o->weight->data - o->memory.data + 5 * columns[odd] + 9] =
-			        0x03;
+				0x03;
 		}
 		op_case_seal(c);
 		planted = readers[_i].fault;
@@ -563,7 +559,7 @@ START_TEST(faults_are_told)
 		ck_assert_int_eq(plumb_device_forget(device[FIRST], &err), PLUMB_OK);
 		op_case_free(c);
 		ck_assert_msg(told == must, "%s, %s, %lld columns: %s", plumb_format_name(readers[_i].format),
-		        readers[_i].what, (long long)columns[odd], told ? text : "not told");
+			readers[_i].what, (long long)columns[odd], told ? text : "not told");
 	}
 }
 END_TEST
@@ -590,7 +586,7 @@ int main(void)
 	suite_add_tcase(suite, cases);
 	SRunner *runner = srunner_create(suite);
 	srunner_set_fork_status(
-	        runner, CK_NOFORK); /* the devices keep their stacks from case to case; CUDA survives no fork */
+		runner, CK_NOFORK); /* the devices keep their stacks from case to case; CUDA survives no fork */
 	srunner_run_all(runner, CK_ENV);
 	int failed = srunner_ntests_failed(runner);
 	srunner_free(runner);

@@ -42,8 +42,7 @@ static void name_places(struct op_operand *o, int64_t i)
 			if (w->format == PLUMB_NVFP4)
 				at[k / 2] |= (unsigned char)((k + 3 * n + 7 * i) % 16 << k % 2 * 4);
 			else if (w->format >= PLUMB_FP8_ROW)
-				at[k] = (unsigned char)((8 + (5 * k + 11 * n + 29 * i) % 100) |
-				                        ((n + k) % 3 ? 0 : 0x80));
+				at[k] = (unsigned char)((8 + (5 * k + 11 * n + 29 * i) % 100) | ((n + k) % 3 ? 0 : 0x80));
 			else
 				plumb_encode(w->format, &v, 1, at + plumb_format_row_bytes(w->format, k));
 		}
@@ -61,10 +60,10 @@ static void name_places(struct op_operand *o, int64_t i)
 }
 
 static struct op_case *case_new(
-        enum plumb_op op, enum plumb_format format, const struct plumb_config *cfg, int64_t T, uint64_t seed)
+	enum plumb_op op, enum plumb_format format, const struct plumb_config *cfg, int64_t T, uint64_t seed)
 {
 	struct op_case_options options = {
-	        .cfg = cfg, .policy = PLUMB_POLICY_F32, .T = T, .format = (int)format, .traces = 1};
+		.cfg = cfg, .policy = PLUMB_POLICY_F32, .T = T, .format = (int)format, .traces = 1};
 	struct op_case *c = op_case_new(op, seed, &options);
 	for (int i = 0; i < c->operands; i++)
 		for (int64_t m = 0; m < c->operand[i].matrices && !op_is_vector(c->operand[i].info); m++)
@@ -87,8 +86,7 @@ static void zero(struct op_case *c, const char *name)
 enum { ASKED = 20 };
 static int64_t column(int64_t t, int64_t width)
 {
-	static const int64_t columns[ASKED] = {
-	        0, 1, 2, 5, 7, 8, 9, 14, 15, 16, 17, 31, 32, 63, 64, 127, 128, 129, -2, -1};
+	static const int64_t columns[ASKED] = {0, 1, 2, 5, 7, 8, 9, 14, 15, 16, 17, 31, 32, 63, 64, 127, 128, 129, -2, -1};
 	int64_t k = columns[t % ASKED];
 	return k < 0 ? (width + k % width) % width : k % width;
 }
@@ -103,7 +101,7 @@ static void one_hot(struct op_case *c, const char *name, int64_t width)
 static void expect(const struct op_case *c, const char *what, int64_t n, int64_t k, float got, float want)
 {
 	ck_assert_msg(byte_decoder_same(got, want), "%s, %s: element (%lld, %lld) arrives as %.9g, expected %.9g",
-	        plumb_ops[c->op].name, what, (long long)n, (long long)k, (double)got, (double)want);
+		plumb_ops[c->op].name, what, (long long)n, (long long)k, (double)got, (double)want);
 }
 
 typedef void check_fn(struct op_case *c, const char *what);
@@ -118,8 +116,8 @@ static void everywhere(struct op_case *c, check_fn *check)
 	for (int d = -1; d < DEVICES; d++) {
 		const char *what = d < 0 ? "twin" : plumb_device_description(device[d]);
 		plumb_op_fn *fn = d < 0 ? plumb_ref_twin.op[c->op] : plumb_device_set(device[d])->op[c->op];
-		ck_assert_msg(op_case_run(c, what, fn, d < 0 ? NULL : device[d], PLUMB_POISON_NAN, &result, text), "%s",
-		        text);
+		ck_assert_msg(
+			op_case_run(c, what, fn, d < 0 ? NULL : device[d], PLUMB_POISON_NAN, &result, text), "%s", text);
 		check(c, what);
 		op_result_free(&result);
 		if (d >= 0)
@@ -189,7 +187,7 @@ static void check_embed(struct op_case *c, const char *what)
 	for (int64_t t = 0; t < c->T; t++)
 		for (int64_t i = 0; i < S * D; i++)
 			expect(c, what, t, i % D, y[t * S * D + i],
-			        byte_decoder_element(op_case_operand(c, "table")->weight, t, i % D));
+				byte_decoder_element(op_case_operand(c, "table")->weight, t, i % D));
 }
 
 static void check_ple_embed(struct op_case *c, const char *what)
@@ -199,7 +197,7 @@ static void check_ple_embed(struct op_case *c, const char *what)
 	for (int64_t i = 0; i < c->T * Hg * width; i++) {
 		int64_t r = a->row[i / width];
 		expect(c, what, r, i % width, a->embedding[i],
-		        byte_decoder_element(&a->table[r / a->shard_rows], r % a->shard_rows, i % width));
+			byte_decoder_element(&a->table[r / a->shard_rows], r % a->shard_rows, i % width));
 	}
 }
 
@@ -268,10 +266,10 @@ static void check_hc_down(struct op_case *c, const char *what)
 		float x = a->normed[t * K + k];
 		for (int64_t n = 0; n < R; n++)
 			expect(c, what, n, k, a->low[t * R + n],
-			        plumb_siluf(byte_decoder_element(a->down, n, k) * x / (float)S));
+				plumb_siluf(byte_decoder_element(a->down, n, k) * x / (float)S));
 		for (int64_t n = 0; n < S; n++)
 			expect(c, what, n, k, a->inject_logits[t * S + n],
-			        byte_decoder_element(a->inject, n, k) * x / (float)S);
+				byte_decoder_element(a->inject, n, k) * x / (float)S);
 	}
 }
 
@@ -283,7 +281,7 @@ static void check_hc_up(struct op_case *c, const char *what)
 		for (int64_t n = 0; n < D; n++) {
 			int64_t k = column(t, c->cfg.low_rank);
 			expect(c, what, t % S * D + n, k, a->mixed[t * D + n],
-			        plumb_sigmoidf(byte_decoder_element(a->up, t % S * D + n, k)) / (float)S);
+				plumb_sigmoidf(byte_decoder_element(a->up, t % S * D + n, k)) / (float)S);
 		}
 }
 
@@ -383,7 +381,7 @@ START_TEST(coordinates_tell)
 		}
 	for (int i = 0; i < 10; i++)
 		ck_assert_msg(differ[i] * 10 >= all[i] * 8, "%s: %lld of %lld differ at step %d",
-		        plumb_format_name((enum plumb_format)(_i / 2)), (long long)differ[i], (long long)all[i], i);
+			plumb_format_name((enum plumb_format)(_i / 2)), (long long)differ[i], (long long)all[i], i);
 	op_case_free(c);
 }
 END_TEST
@@ -398,8 +396,8 @@ START_TEST(vectors_refuse)
 
 	for (int op = 0; op < PLUMB_OP_COUNT; op++)
 		for (int i = 0; i < plumb_ops[op].operands; i++)
-			for (int f = PLUMB_PLAIN_FORMATS;
-			        op_is_vector(&plumb_ops[op].operand[i]) && f < PLUMB_FORMAT_COUNT; f++) {
+			for (int f = PLUMB_PLAIN_FORMATS; op_is_vector(&plumb_ops[op].operand[i]) && f < PLUMB_FORMAT_COUNT;
+				f++) {
 				struct op_case *c = op_case_new((enum plumb_op)op, 3, NULL);
 				struct op_operand *o = &c->operand[i];
 				enum plumb_format before = o->weight->format;
@@ -409,7 +407,7 @@ START_TEST(vectors_refuse)
 				c->env.device = device[FIRST];
 				int status = plumb_device_set(device[FIRST])->op[op](&c->env, c->args);
 				snprintf(want, sizeof want, "%s: %s is stored as %s, expected f32, f16 or bf16",
-				        plumb_ops[op].name, o->info->name, plumb_format_name((enum plumb_format)f));
+					plumb_ops[op].name, o->info->name, plumb_format_name((enum plumb_format)f));
 				ck_assert_msg(status == PLUMB_BAD_INPUT, "%s: %d", want, status);
 				ck_assert_str_eq(c->error.text, want);
 				o->weight->format = before;
@@ -508,7 +506,7 @@ int main(void)
 	suite_add_tcase(suite, cases);
 	SRunner *runner = srunner_create(suite);
 	srunner_set_fork_status(
-	        runner, CK_NOFORK); /* the devices keep their stacks from case to case; CUDA survives no fork */
+		runner, CK_NOFORK); /* the devices keep their stacks from case to case; CUDA survives no fork */
 	srunner_run_all(runner, CK_NORMAL);
 	int failed = srunner_ntests_failed(runner);
 	srunner_free(runner);

@@ -86,8 +86,7 @@ START_TEST(every_key_dim)
 END_TEST
 
 /* T tokens at once, or cut anywhere into calls: the same outputs and the same state. */
-static void partition(
-	enum plumb_op op, plumb_op_fn *fn, struct plumb_device *device, const char *state, const char *out)
+static void partition(enum plumb_op op, plumb_op_fn *fn, struct plumb_device *device, const char *state, const char *out)
 {
 	struct call whole = call_of(op, PLUMB_POLICY_BF16, ORDINARY), part;
 	whole.arguments.T = 7;
@@ -119,10 +118,9 @@ static void partition(
 		else
 			part.arguments.gdn_recurrence.state = floats(&part, &r, state);
 	}
-	size_t bytes =
-		op == PLUMB_GDN_CONV
-			? (size_t)(whole.cfg.gdn_conv_taps * C) * 4
-			: plumb_format_row_bytes(whole.arguments.gdn_recurrence.state_format, Hv * Dv * whole.cfg.gdn_key_dim);
+	size_t bytes = op == PLUMB_GDN_CONV ? (size_t)(whole.cfg.gdn_conv_taps * C) * 4
+	                                    : plumb_format_row_bytes(whole.arguments.gdn_recurrence.state_format,
+						      Hv * Dv * whole.cfg.gdn_key_dim);
 	ck_assert_mem_eq(op == PLUMB_GDN_CONV ? part.arguments.gdn_conv.window : part.arguments.gdn_recurrence.state,
 		floats(&whole, &all, state), bytes);
 	release();
@@ -150,10 +148,10 @@ static int unrounded(plumb_op_fn *fn, const struct plumb_env *env, const void *a
 	return fn(&wide, args);
 }
 
-#define UNROUNDED(op)                                                                                                  \
-	static int op##_exact(const struct plumb_env *env, const void *args)                                           \
-	{                                                                                                              \
-		return unrounded(op##_ref, env, args);                                                                 \
+#define UNROUNDED(op)                                                                                                      \
+	static int op##_exact(const struct plumb_env *env, const void *args)                                               \
+	{                                                                                                                  \
+		return unrounded(op##_ref, env, args);                                                                     \
 	}
 UNROUNDED(gdn_in_proj)
 UNROUNDED(gdn_conv)
@@ -265,8 +263,7 @@ static void recurrence_bound(
 	double *ratio, const struct call *c, const struct result *twin, const struct result *exact, int64_t h)
 {
 	const struct plumb_gdn_recurrence *a = &c->arguments.gdn_recurrence;
-	int64_t Hk = c->cfg.gdn_key_heads, Hv = c->cfg.gdn_value_heads, Dk = c->cfg.gdn_key_dim,
-		Dv = c->cfg.gdn_value_dim;
+	int64_t Hk = c->cfg.gdn_key_heads, Hv = c->cfg.gdn_value_heads, Dk = c->cfg.gdn_key_dim, Dv = c->cfg.gdn_value_dim;
 	int64_t hk = h / (Hv / Hk);
 	const float *q = a->y + hk * Dk, *k = q + Hk * Dk, *v = a->y + 2 * Hk * Dk + h * Dv;
 	double d = plumb_strided_depth(Dk, PLUMB_HEAD_LANES), ek = (d / 2.0 + 2.5) * u, eq = ek + 2.0 * u;
@@ -291,10 +288,8 @@ static void recurrence_bound(
 		double ememory = size * (gamma_of(d) + edecay + ek), delta = ((double)v[i] - memory) * beta;
 		double edelta = (ememory + u * fabs((double)v[i] - memory)) * beta + fabs(delta) * (ebeta + u);
 		for (int64_t j = 0; j < Dk; j++) {
-			double kn = (double)k[j] / k_length, decayed = (double)old[j] * decay,
-			       next = decayed + kn * delta;
-			double bound =
-				fabs(decayed) * edecay + fabs(kn) * edelta + fabs(kn * delta) * ek + u * fabs(next);
+			double kn = (double)k[j] / k_length, decayed = (double)old[j] * decay, next = decayed + kn * delta;
+			double bound = fabs(decayed) * edecay + fabs(kn) * edelta + fabs(kn * delta) * ek + u * fabs(next);
 			double qn = (double)q[j] / q_length;
 			out_error += bound * fabs(qn) + fabs(next * qn) * eq;
 			out_size += fabs(next * qn);
@@ -388,8 +383,8 @@ START_TEST(oracle_projections_are_matrix_products)
 		int T = (int)a->T, D = (int)c.cfg.hidden;
 		for (int p = 0; p < 4; p++) {
 			double *y = take((size_t)(T * w[p]->rows) * sizeof *y);
-			cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, T, (int)w[p]->rows, D, 1.0,
-				wide(a->x, T * D), D, dense(w[p]), D, 0.0, y, (int)w[p]->rows);
+			cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, T, (int)w[p]->rows, D, 1.0, wide(a->x, T * D),
+				D, dense(w[p]), D, 0.0, y, (int)w[p]->rows);
 			close_to(names[p], floats(&c, &r, names[p]), y, T * w[p]->rows, 1e-7);
 		}
 		release();
@@ -447,21 +442,19 @@ START_TEST(oracle_recurrence_is_a_matrix_recurrence)
 		for (int t = 0; t < 4; t++)
 			for (int h = 0; h < Hv; h++) {
 				const float *y = a->y + t * C;
-				double *q = wide(y + h / (Hv / Hk) * Dk, Dk),
-				       *k = wide(y + (Hk + h / (Hv / Hk)) * Dk, Dk);
+				double *q = wide(y + h / (Hv / Hk) * Dk, Dk), *k = wide(y + (Hk + h / (Hv / Hk)) * Dk, Dk);
 				double *v = wide(y + 2 * Hk * Dk + h * Dv, Dv), *state = s + (int64_t)h * Dv * Dk;
 				double beta = 0.5 * (1.0 + tanh(0.5 * (double)a->b[t * Hv + h]));
 				double rise = (double)a->a[t * Hv + h] + (double)vector_at(a->dt_bias, h);
 				/* exp(-A log(1 + e^x)) = (1 + e^x)^-A */
 				double decay = pow(1.0 + exp(rise), -exp((double)vector_at(a->a_log, h)));
-				cblas_dscal(
-					Dk, 1.0 / (sqrt(cblas_ddot(Dk, q, 1, q, 1) + 1e-6) * sqrt((double)Dk)), q, 1);
+				cblas_dscal(Dk, 1.0 / (sqrt(cblas_ddot(Dk, q, 1, q, 1) + 1e-6) * sqrt((double)Dk)), q, 1);
 				cblas_dscal(Dk, 1.0 / sqrt(cblas_ddot(Dk, k, 1, k, 1) + 1e-6), k, 1);
 				for (int j = 0; j < Dk * Dk; j++)
 					m[j] = j / Dk == j % Dk ? decay : 0.0;
 				cblas_dger(CblasRowMajor, Dk, Dk, -beta * decay, k, 1, k, 1, m, Dk);
-				cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, Dv, Dk, Dk, 1.0, state, Dk, m,
-					Dk, 0.0, next, Dk);
+				cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, Dv, Dk, Dk, 1.0, state, Dk, m, Dk,
+					0.0, next, Dk);
 				cblas_dger(CblasRowMajor, Dv, Dk, beta, v, 1, k, 1, next, Dk);
 				memcpy(state, next, (size_t)(Dv * Dk) * sizeof *state);
 				cblas_dgemv(CblasRowMajor, CblasNoTrans, Dv, Dk, 1.0, state, Dk, q, 1, 0.0, o, 1);

@@ -27,7 +27,7 @@ START_TEST(test_tiny)
 	ck_assert_str_eq(plumb_golden_attribute(golden, "case"), "tiny");
 	ck_assert_str_eq(plumb_golden_attribute(golden, "model_type"), "qwen4_exp_text");
 	ck_assert_str_eq(plumb_golden_attribute(golden, "producer"),
-	        "transformers 5.17.0, torch 2.11.0+cu130, eager attention, CPU");
+		"transformers 5.17.0, torch 2.11.0+cu130, eager attention, CPU");
 	ck_assert_ptr_null(plumb_golden_attribute(golden, "layout"));
 	ck_assert_int_eq(plumb_golden_tokens(golden), 56);
 	ck_assert(ids[0] == 204 && ids[7] == 235 && ids[55] == 66);
@@ -50,11 +50,9 @@ START_TEST(test_tiny)
 			ck_assert_int_ne(entry[i].type, PLUMB_H5_OTHER);
 			found[entry[i].type]++;
 			if (entry[i].type == PLUMB_H5_FLOAT)
-				ck_assert_msg(
-				        plumb_golden_read_f32(golden, entry[i].name, &t, &err) == 0, "%s", err.text);
+				ck_assert_msg(plumb_golden_read_f32(golden, entry[i].name, &t, &err) == 0, "%s", err.text);
 			else
-				ck_assert_msg(
-				        plumb_golden_read_i64(golden, entry[i].name, &t, &err) == 0, "%s", err.text);
+				ck_assert_msg(plumb_golden_read_i64(golden, entry[i].name, &t, &err) == 0, "%s", err.text);
 			ck_assert_int_eq(t.rank, entry[i].rank);
 			for (int d = 0; d < t.rank; d++)
 				product *= t.dim[d];
@@ -81,14 +79,14 @@ START_TEST(test_tiny_values)
 		int64_t dim[3], at;
 		float value;
 	} spot[] = {
-	        {"fp32/layer00/input", 2, {56, 256, 0}, 0, 0x1.36p-2f},
-	        {"fp32/layer03/attention/q_norm/output", 3, {56, 12, 32}, 56 * 12 * 32 - 1, 0x1.42a7ccp-3f},
-	        {"fp32/logits", 2, {56, 320, 0}, 17 * 320 + 100, -0x1.22a13ep+0f},
-	        {"bf16/logits", 2, {56, 320, 0}, 56 * 320 - 1, -0x1.42p-3f},
-	        {"fp32/layer03/qsa/selected_mask", 3, {1, 56, 56}, 1, -FLT_MAX},
-	        {"bf16/layer03/qsa/selected_mask", 3, {1, 56, 56}, 1, -0x1.fep+127f},
-	        {"fp32/decode_logits", 2, {19, 320, 0}, 19 * 320 - 1, -0x1.3b2d4ep-3f},
-	        {"bf16/layer01/state/conv_states1", 2, {256, 9, 0}, 256 * 9 - 1, 0x1.0ep+0f},
+		{"fp32/layer00/input", 2, {56, 256, 0}, 0, 0x1.36p-2f},
+		{"fp32/layer03/attention/q_norm/output", 3, {56, 12, 32}, 56 * 12 * 32 - 1, 0x1.42a7ccp-3f},
+		{"fp32/logits", 2, {56, 320, 0}, 17 * 320 + 100, -0x1.22a13ep+0f},
+		{"bf16/logits", 2, {56, 320, 0}, 56 * 320 - 1, -0x1.42p-3f},
+		{"fp32/layer03/qsa/selected_mask", 3, {1, 56, 56}, 1, -FLT_MAX},
+		{"bf16/layer03/qsa/selected_mask", 3, {1, 56, 56}, 1, -0x1.fep+127f},
+		{"fp32/decode_logits", 2, {19, 320, 0}, 19 * 320 - 1, -0x1.3b2d4ep-3f},
+		{"bf16/layer01/state/conv_states1", 2, {256, 9, 0}, 256 * 9 - 1, 0x1.0ep+0f},
 	};
 	struct plumb_golden *golden = open_golden(TINY);
 	struct plumb_golden_tensor t;
@@ -184,7 +182,7 @@ START_TEST(test_number_formats)
 	put(file, "fp32/scalar", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, 0, NULL, H5P_DEFAULT, narrow);
 	put(file, "fp32/empty", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, 2, (hsize_t[]){0, 5}, H5P_DEFAULT, NULL);
 	put(file, "fp32/u64", H5T_STD_U64LE, H5T_NATIVE_UINT64, 1, dim, H5P_DEFAULT,
-	        (uint64_t[]){0, 1, INT64_MAX, UINT64_MAX});
+		(uint64_t[]){0, 1, INT64_MAX, UINT64_MAX});
 	for (int i = 0; i < 4; i++) {
 		snprintf(name, sizeof name, "fp32/i%d", i);
 		put(file, name, ints[i], H5T_NATIVE_INT64, 1, dim, H5P_DEFAULT, whole);
@@ -223,8 +221,7 @@ END_TEST
 
 START_TEST(test_attributes)
 {
-	hid_t file = create_golden(), scalar = H5Screate(H5S_SCALAR), fixed = H5Tcopy(H5T_C_S1),
-	      text = H5Tcopy(H5T_C_S1);
+	hid_t file = create_golden(), scalar = H5Screate(H5S_SCALAR), fixed = H5Tcopy(H5T_C_S1), text = H5Tcopy(H5T_C_S1);
 	hid_t vector = H5Screate_simple(1, (hsize_t[]){2}, NULL);
 	char *long_text = malloc(PLUMB_H5_MAX_TEXT + 10);
 	const char *shown = "caf\xc3\xa9", *longer = long_text;
@@ -303,8 +300,8 @@ START_TEST(test_format_is_demanded)
 		H5Gclose(group);
 		H5Fclose(file);
 		ck_refused(path, i == 0   ? "fp32: attribute prefill is 4, expected 0..3"
-		                 : i == 1 ? "fp32: attribute prefill is -1, expected 0..3"
-		                          : "fp32: attribute prefill is no integer, expected 0..3");
+				 : i == 1 ? "fp32: attribute prefill is -1, expected 0..3"
+					  : "fp32: attribute prefill is no integer, expected 0..3");
 	}
 	H5Sclose(scalar);
 }
@@ -317,7 +314,7 @@ START_TEST(test_other_types)
 	      boolean = H5Tenum_create(H5T_NATIVE_INT8), odd = H5Tcopy(H5T_STD_I32LE), array;
 	const char *const words[2] = {"a", "b"};
 	static const char *const names[] = {
-	        "fp32/text", "fp32/pair", "fp32/bool", "fp32/reference", "fp32/odd", "fp32/array", "fp32/opaque"};
+		"fp32/text", "fp32/pair", "fp32/bool", "fp32/reference", "fp32/odd", "fp32/array", "fp32/opaque"};
 	struct plumb_golden *golden;
 	struct plumb_golden_tensor t;
 

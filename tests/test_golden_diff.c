@@ -27,11 +27,11 @@ START_TEST(sha256_vectors)
 		int times;
 		const char *sum;
 	} vector[] = {
-	        {"", 1, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"},
-	        {"abc", 1, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"},
-	        {"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", 1,
-	                "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1"},
-	        {"a", 1000000, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0"},
+		{"", 1, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"},
+		{"abc", 1, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"},
+		{"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", 1,
+			"248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1"},
+		{"a", 1000000, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0"},
 	};
 	for (size_t i = 0; i < sizeof vector / sizeof vector[0]; i++) {
 		struct plumb_sha256 sha;
@@ -66,13 +66,13 @@ START_TEST(rows_in_pieces)
 		int rank;
 		int64_t dim[4], rows, width;
 	} shape[] = {
-	        {1, {11}, 11, 1},
-	        {2, {9, 4}, 9, 4},
-	        {3, {1, 6, 6}, 6, 6},
-	        {3, {3, 5, 2}, 3, 10},
-	        {4, {1, 1, 7, 3}, 7, 3},
-	        {1, {1}, 1, 1},
-	        {2, {70000, 3}, 70000, 3},
+		{1, {11}, 11, 1},
+		{2, {9, 4}, 9, 4},
+		{3, {1, 6, 6}, 6, 6},
+		{3, {3, 5, 2}, 3, 10},
+		{4, {1, 1, 7, 3}, 7, 3},
+		{1, {1}, 1, 1},
+		{2, {70000, 3}, 70000, 3},
 	};
 	static float value[70000 * 3], back[70000 * 3];
 	for (size_t i = 0; i < sizeof value / sizeof value[0]; i++)
@@ -83,8 +83,8 @@ START_TEST(rows_in_pieces)
 			struct plumb_h5_stream *s;
 			ck_assert_int_eq(plumb_h5_create(step == 1 ? path : other, &w, &err), 0);
 			ck_assert_int_eq(plumb_h5_pieces(w, "x", PLUMB_H5_STORE_F32, shape[k].rank, shape[k].dim,
-			                         PLUMB_H5_PACK, &s, &err),
-			        0);
+						 PLUMB_H5_PACK, &s, &err),
+				0);
 			for (int64_t row = 0; row < shape[k].rows; row += step) {
 				int64_t n = shape[k].rows - row < step ? shape[k].rows - row : step;
 				ck_assert_int_eq(plumb_h5_append(s, n, value + row * shape[k].width, &err), 0);
@@ -105,10 +105,8 @@ START_TEST(rows_in_pieces)
 		for (int64_t first = 0; first <= rows; first += rows / 3 + 1)
 			for (int64_t count = 0; first + count <= rows; count += rows / 2 + 1) {
 				memset(back, 0xff, sizeof back);
-				ck_assert_msg(
-				        plumb_h5_read_rows(file, e, first, count, back, &err) == 0, "%s", err.text);
-				ck_assert(memcmp(back, value + first * width, (size_t)(count * width) * sizeof *back) ==
-				          0);
+				ck_assert_msg(plumb_h5_read_rows(file, e, first, count, back, &err) == 0, "%s", err.text);
+				ck_assert(memcmp(back, value + first * width, (size_t)(count * width) * sizeof *back) == 0);
 				ck_assert(plumb_f32_bits(back[count * width]) == 0xffffffffu);
 			}
 		ck_assert_int_eq(plumb_h5_read_rows(file, e, 0, rows + 1, back, &err), PLUMB_BAD_INPUT);
@@ -171,8 +169,7 @@ static struct trace usual(void)
 static void write_trace(const char *name, const struct trace *t)
 {
 	hid_t file = create(name);
-	hsize_t ids = T, three[2] = {T, 3}, square[3] = {1, T, T}, two[2] = {T, 2}, five[2] = {T, 5},
-	        wide[2] = {T - 1, 6};
+	hsize_t ids = T, three[2] = {T, 3}, square[3] = {1, T, T}, two[2] = {T, 2}, five[2] = {T, 5}, wide[2] = {T - 1, 6};
 
 	put(file, "input_ids", H5T_STD_I64LE, H5T_NATIVE_INT64, 1, &ids, H5P_DEFAULT, t->ids);
 	put(file, "fp32/layer00/gdn/output", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, 2, three, H5P_DEFAULT, t->early);
@@ -201,9 +198,9 @@ static cJSON *diff_json(const struct trace *a, const struct trace *b, const char
 static const cJSON *tensor(const cJSON *json, const char *name)
 {
 	const cJSON *item;
-	cJSON_ArrayForEach(
-	        item, cJSON_GetObjectItem(json, "tensors")) if (strcmp(cJSON_GetObjectItem(item, "tensor")->valuestring,
-	                                                                name) == 0) return item;
+	cJSON_ArrayForEach (item, cJSON_GetObjectItem(json, "tensors"))
+		if (strcmp(cJSON_GetObjectItem(item, "tensor")->valuestring, name) == 0)
+			return item;
 	ck_abort_msg("no tensor %s", name);
 }
 
@@ -271,13 +268,13 @@ START_TEST(order_of_a_pass)
 	a.extra = b.extra = true;
 	cJSON *json = diff_json(&a, &b, "", 1);
 	static const char *const order[] = {
-	        "input_ids",
-	        "fp32/layer00/gdn/output",
-	        "fp32/layer01/qsa/selected_mask",
-	        "fp32/layer01/moe/router/experts",
-	        "fp32/layer01/output",
-	        "fp32/logits",
-	        "bf16/logits",
+		"input_ids",
+		"fp32/layer00/gdn/output",
+		"fp32/layer01/qsa/selected_mask",
+		"fp32/layer01/moe/router/experts",
+		"fp32/layer01/output",
+		"fp32/logits",
+		"bf16/logits",
 	};
 	const cJSON *list = cJSON_GetObjectItem(json, "tensors");
 	ck_assert_int_eq(cJSON_GetArraySize(list), 7);
@@ -340,7 +337,7 @@ START_TEST(choices_as_sets)
 	item = tensor(json, "fp32/layer01/qsa/selected_mask");
 	ck_assert(number(item, "rows_differ") == 1 && number(item, "rows") == T);
 	ck_assert_msg(
-	        strstr(text(item, "verdict"), "row 4: only A has 2; only B has nothing"), "%s", text(item, "verdict"));
+		strstr(text(item, "verdict"), "row 4: only A has 2; only B has nothing"), "%s", text(item, "verdict"));
 	cJSON_Delete(json);
 }
 END_TEST
@@ -354,14 +351,14 @@ START_TEST(wrong_usage)
 	program(&r, folder, "golden diff %s %s/none.h5", path, folder);
 	program_expect_bad(&r, "none.h5", "");
 	static const char *const wrong[][2] = {
-	        {"--ulp -1", "--ulp"},
-	        {"--ulp 1.5", "--ulp"},
-	        {"--ulp x", "--ulp"},
-	        {"--rel-l2 2", "--rel-l2"},
-	        {"--rel-l2 nan", "--rel-l2"},
-	        {"--ulp 1 --rel-l2 0.1", "one of them"},
-	        {"--tolerances /nonexistent.json", "nonexistent"},
-	        {"--json /nonexistent/x.json", "--json"},
+		{"--ulp -1", "--ulp"},
+		{"--ulp 1.5", "--ulp"},
+		{"--ulp x", "--ulp"},
+		{"--rel-l2 2", "--rel-l2"},
+		{"--rel-l2 nan", "--rel-l2"},
+		{"--ulp 1 --rel-l2 0.1", "one of them"},
+		{"--tolerances /nonexistent.json", "nonexistent"},
+		{"--json /nonexistent/x.json", "--json"},
 	};
 	for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
 		program(&r, folder, "golden diff %s %s %s", path, path, wrong[i][0]);

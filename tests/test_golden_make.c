@@ -21,9 +21,9 @@
 
 #define CHECKPOINT PLUMB_GOLDEN_DIR "/tiny/checkpoint"
 #define FROM_TINY "--checkpoint " CHECKPOINT " --prompt-from " TINY
-#define SHORT                                                                                                          \
-	"--checkpoint " CHECKPOINT                                                                                     \
-	" --tokens 5,17,3,42,200,17,3,42,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27"
+#define SHORT                                                                                                              \
+	"--checkpoint " CHECKPOINT " --tokens "                                                                            \
+	"5,17,3,42,200,17,3,42,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27"
 #define FEW "--checkpoint " CHECKPOINT " --tokens 5,17,3,42,200,17,3 --steps 2 --policy f32"
 
 static struct program_result r;
@@ -60,8 +60,7 @@ static void make(const char *file, const char *options)
 
 START_TEST(same_bytes)
 {
-	static const char *const other_ways[] = {
-	        "", " --threads 1", " --page-seed 7", " --save-seconds 0", " --resume"};
+	static const char *const other_ways[] = {"", " --threads 1", " --page-seed 7", " --save-seconds 0", " --resume"};
 	make(path, FROM_TINY);
 	ck_assert_msg(strstr(r.out, "56 tokens, 2 runs, 184 tensors"), "%s", r.out);
 	for (size_t i = 0; i < sizeof other_ways / sizeof other_ways[0]; i++) {
@@ -113,8 +112,8 @@ START_TEST(as_the_shipped_file)
 	program(&r, folder, "golden diff %s " TINY " --tolerances builtin", path);
 	program_expect(&r, 0);
 	ck_assert_msg(
-	        strstr(r.out, "185 tensors") && strstr(r.out, "0 beyond, 0 of another shape; only in A 0, only in B 0"),
-	        "%s", r.out);
+		strstr(r.out, "185 tensors") && strstr(r.out, "0 beyond, 0 of another shape; only in A 0, only in B 0"),
+		"%s", r.out);
 	program(&r, folder, "golden diff %s " TINY " --quiet", path);
 	program_expect(&r, 1);
 	static const char *const ways[] = {"", "--policy bf16", "--mode twin", "--set opt --view local"};
@@ -129,7 +128,7 @@ START_TEST(as_the_shipped_file)
 	program(&r, folder, "golden verify " TINY " --checkpoint " CHECKPOINT " --quiet");
 	program_expect(&r, 0);
 	program(&r, folder,
-	        "golden verify " TINY " --checkpoint " CHECKPOINT " --quiet --ties lower"); /* row 23 is a tie */
+		"golden verify " TINY " --checkpoint " CHECKPOINT " --quiet --ties lower"); /* row 23 is a tie */
 	program_expect(&r, 1);
 }
 END_TEST
@@ -177,15 +176,15 @@ START_TEST(chosen_tensors)
 		int tensors;
 		const char *there, *not_there;
 	} way[] = {
-	        {"--policy f32 --layers 1", 25, "fp32/layer01/ple/output", "fp32/logits"},
-	        {"--policy f32 --layers out --steps 3 --prefill 20", 5, "fp32/decode_logits", "fp32/layer00/input"},
-	        {"--policy bf16 --tensors 'layer*/output,logits'", 5, "bf16/layer03/output",
-	                "bf16/layer03/attention/output"},
-	        {"--policy bf16 --tensors 'layer03/moe/**,layer0[01]/gdn/*/output'", 16, "bf16/layer00/gdn/norm/output",
-	                "bf16/layer00/gdn/output"},
-	        {"--tensors 'layer0?/moe/router/*,logits' --layers 2-3", 6, "fp32/layer03/moe/router/experts",
-	                "fp32/logits"},
-	        {"--steps 0 --prefill 27 --policy f32", 91, "fp32/logits", "fp32/decode_logits"},
+		{"--policy f32 --layers 1", 25, "fp32/layer01/ple/output", "fp32/logits"},
+		{"--policy f32 --layers out --steps 3 --prefill 20", 5, "fp32/decode_logits", "fp32/layer00/input"},
+		{"--policy bf16 --tensors 'layer*/output,logits'", 5, "bf16/layer03/output",
+			"bf16/layer03/attention/output"},
+		{"--policy bf16 --tensors 'layer03/moe/**,layer0[01]/gdn/*/output'", 16, "bf16/layer00/gdn/norm/output",
+			"bf16/layer00/gdn/output"},
+		{"--tensors 'layer0?/moe/router/*,logits' --layers 2-3", 6, "fp32/layer03/moe/router/experts",
+			"fp32/logits"},
+		{"--steps 0 --prefill 27 --policy f32", 91, "fp32/logits", "fp32/decode_logits"},
 	};
 	make(path, SHORT);
 	for (size_t i = 0; i < sizeof way / sizeof way[0]; i++) {
@@ -201,12 +200,12 @@ START_TEST(chosen_tensors)
 		plumb_golden_run(some, PLUMB_POLICY_BF16, &m);
 		ck_assert_msg(n + m == way[i].tensors, "%s: %lld tensors", way[i].options, (long long)(n + m));
 		ck_assert_msg(plumb_golden_find(some, way[i].there) && !plumb_golden_find(some, way[i].not_there), "%s",
-		        way[i].options);
+			way[i].options);
 		const struct plumb_h5_entry *entry = plumb_h5_entries(plumb_golden_file(some), &n);
 		for (int64_t k = 0; k < n; k++) /* every one as in the whole file */
 			if (!strstr(entry[k].name, "decode_logits") && !strstr(entry[k].name, "greedy"))
 				ck_assert_str_eq(plumb_golden_sum(plumb_golden_file(some), entry[k].name),
-				        plumb_golden_sum(plumb_golden_file(all), entry[k].name));
+					plumb_golden_sum(plumb_golden_file(all), entry[k].name));
 		plumb_golden_close(all);
 		plumb_golden_close(some);
 		program(&r, folder, "check %s --checkpoint " CHECKPOINT, other);
@@ -223,13 +222,11 @@ START_TEST(minimal_files)
 	make(path, FROM_TINY " --policy f32 --tensors 'layer0?/output,logits' --ties lower");
 	program(&r, folder, "check %s --checkpoint " CHECKPOINT, path);
 	program_expect(&r, 0);
+	ck_assert_msg(strstr(r.out, "come from inputs that are not recorded") && strstr(r.out, "86 tensors of the format"),
+		"%s", r.out);
 	ck_assert_msg(
-	        strstr(r.out, "come from inputs that are not recorded") && strstr(r.out, "86 tensors of the format"),
-	        "%s", r.out);
-	ck_assert_msg(
-	        strstr(r.out,
-	                "1 choice not recorded runs through equal scores (first: layer03/qsa/selected_mask row 23)"),
-	        "%s", r.out);
+		strstr(r.out, "1 choice not recorded runs through equal scores (first: layer03/qsa/selected_mask row 23)"),
+		"%s", r.out);
 	/* recorded by the other rule, the tie shows */
 	make(other, FROM_TINY " --policy bf16 --tensors 'layer0?/output,logits' --ties torch");
 	program(&r, folder, "check %s --checkpoint " CHECKPOINT " --view local", other);
@@ -265,18 +262,18 @@ START_TEST(wrong_wishes)
 	static const struct {
 		const char *options, *first, *second;
 	} wrong[] = {
-	        {"--checkpoint " CHECKPOINT, "--tokens", "--prompt-from"},
-	        {FROM_TINY " --tokens 1", "--tokens", "--prompt-from"},
-	        {"--tokens 1,2", "--checkpoint", ""},
-	        {"--checkpoint " CHECKPOINT " --tokens 1,320", "[1] is 320", "0..319"},
-	        {SHORT " --policy f16", "--policy", "both"},
-	        {SHORT " --tensors ''", "--tensors", ""},
-	        {SHORT " --tensors 'layer00/nonsense'", "layer00/nonsense", "matches no tensor"},
-	        {SHORT " --layers 4", "layers", ""},
-	        {SHORT " --steps 4096", "4096 steps", "4096 positions"},
-	        {SHORT " --prefill 28", "--prefill", "0..27"},
-	        {SHORT " --steps x", "--steps", ""},
-	        {"--checkpoint " CHECKPOINT " --prompt-from " CHECKPOINT "/config.json", "config.json", "HDF5"},
+		{"--checkpoint " CHECKPOINT, "--tokens", "--prompt-from"},
+		{FROM_TINY " --tokens 1", "--tokens", "--prompt-from"},
+		{"--tokens 1,2", "--checkpoint", ""},
+		{"--checkpoint " CHECKPOINT " --tokens 1,320", "[1] is 320", "0..319"},
+		{SHORT " --policy f16", "--policy", "both"},
+		{SHORT " --tensors ''", "--tensors", ""},
+		{SHORT " --tensors 'layer00/nonsense'", "layer00/nonsense", "matches no tensor"},
+		{SHORT " --layers 4", "layers", ""},
+		{SHORT " --steps 4096", "4096 steps", "4096 positions"},
+		{SHORT " --prefill 28", "--prefill", "0..27"},
+		{SHORT " --steps x", "--steps", ""},
+		{"--checkpoint " CHECKPOINT " --prompt-from " CHECKPOINT "/config.json", "config.json", "HDF5"},
 	};
 	for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
 		program(&r, folder, "golden make %s %s", path, wrong[i].options);
@@ -309,7 +306,7 @@ START_TEST(hostile_prompts)
 		H5Pset_deflate(chunked, 9);
 		put(file, "input_ids", H5T_STD_I64LE, H5T_NATIVE_INT64, 1, &n, chunked, ids);
 		put(file, "fp32/greedy", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, 1, &one, H5P_DEFAULT,
-		        &value); /* of floats: no plan */
+			&value); /* of floats: no plan */
 		H5Pclose(chunked);
 		H5Fclose(file);
 		free(ids);
@@ -336,19 +333,19 @@ static void put_text(hid_t file, const char *name, const char *value)
 START_TEST(hostile_settings)
 {
 	static const char *const wrong[][3] = {
-	        {"set", "cuda", "expected ref or opt"},
-	        {"mode", "fast", "expected oracle or twin"},
-	        {"device", "tpu", "simt or cuda"},
-	        {"ties", "upper", "lower or torch"},
-	        {"ops", "hc_inject=./evil.so", "'hc_inject=./evil.so'"},
-	        {"ops", "hc_inject=ref,moe_down=/tmp/x.so", "'moe_down=/tmp/x.so'"},
-	        {"ops", "hc_inject", "NAME"},
-	        {"ops", ",", "NAME"},
-	        {"profile", "/tmp/evil.json", "ships"},
-	        {"kv_format", "or", "f32 or bf16 or fp8"},
-	        {"state_format", "bf16", "f32 or f16"},
-	        {"ops", "nothing=opt", "nothing"},
-	        {"set", "\x1b[31m", "expected ref or opt"},
+		{"set", "cuda", "expected ref or opt"},
+		{"mode", "fast", "expected oracle or twin"},
+		{"device", "tpu", "simt or cuda"},
+		{"ties", "upper", "lower or torch"},
+		{"ops", "hc_inject=./evil.so", "'hc_inject=./evil.so'"},
+		{"ops", "hc_inject=ref,moe_down=/tmp/x.so", "'moe_down=/tmp/x.so'"},
+		{"ops", "hc_inject", "NAME"},
+		{"ops", ",", "NAME"},
+		{"profile", "/tmp/evil.json", "ships"},
+		{"kv_format", "or", "f32 or bf16 or fp8"},
+		{"state_format", "bf16", "f32 or f16"},
+		{"ops", "nothing=opt", "nothing"},
+		{"set", "\x1b[31m", "expected ref or opt"},
 	};
 	for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
 		hid_t file = create(path);
@@ -443,7 +440,7 @@ static bool everything(const char *file, char hex[65])
 	for (int64_t i = 0; i < n && good; i++) {
 		struct plumb_golden_tensor t = {0};
 		good = (entry[i].type == PLUMB_H5_FLOAT ? plumb_golden_read_f32 : plumb_golden_read_i64)(
-		               golden, entry[i].name, &t, &err) == PLUMB_OK;
+			       golden, entry[i].name, &t, &err) == PLUMB_OK;
 		plumb_sha256_text(&all, entry[i].name);
 		if (good)
 			plumb_golden_sum_add(&all, entry[i].type, t.f32 ? (void *)t.f32 : (void *)t.i64, t.count);
@@ -472,7 +469,7 @@ START_TEST(flipped_bit_anywhere)
 		flip(path, at, i % 8);
 		bool opens = everything(path, now);
 		ck_assert_msg(!opens || strcmp(before, now) == 0, "bit %d of byte %lld changed the file unseen", i % 8,
-		        (long long)at);
+			(long long)at);
 		found += !opens;
 		flip(path, at, i % 8);
 	}
@@ -509,7 +506,7 @@ START_TEST(edited_files)
 		float value = 1.0f;
 		if (way == 0)
 			ck_assert_int_ge(
-			        H5Lmove(f, "fp32/layer01/input", f, "fp32/layer01/inpux", H5P_DEFAULT, H5P_DEFAULT), 0);
+				H5Lmove(f, "fp32/layer01/input", f, "fp32/layer01/inpux", H5P_DEFAULT, H5P_DEFAULT), 0);
 		else if (way == 1)
 			ck_assert_int_ge(H5Ldelete(f, "fp32/logits", H5P_DEFAULT), 0);
 		else if (way == 2)
@@ -565,8 +562,8 @@ static pid_t start(const char *file, int way)
 		dup2(null, 1);
 		dup2(null, 2);
 		execl(PLUMB_PROGRAM, "plumb", "golden", "make", file, "--checkpoint", CHECKPOINT, "--prompt-from", TINY,
-		        "--save-seconds", "0", "--resume", way ? "--kv-format" : NULL, "fp8", "--state-format", "f16",
-		        (char *)NULL);
+			"--save-seconds", "0", "--resume", way ? "--kv-format" : NULL, "fp8", "--state-format", "f16",
+			(char *)NULL);
 		_exit(127);
 	}
 	return pid;
@@ -712,7 +709,7 @@ static long memory_of(int tokens)
 		int null = open("/dev/null", O_RDWR);
 		dup2(null, 1);
 		execl(PLUMB_PROGRAM, "plumb", "golden", "make", path, "--checkpoint", CHECKPOINT, "--policy", "f32",
-		        "--tokens", list, "--prefill", prefill, (char *)NULL);
+			"--tokens", list, "--prefill", prefill, (char *)NULL);
 		_exit(127);
 	}
 	ck_assert(wait4(pid, &status, 0, &used) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);

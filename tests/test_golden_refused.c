@@ -129,8 +129,7 @@ START_TEST(test_data_elsewhere)
 }
 END_TEST
 
-static size_t pass_filter(
-        unsigned flags, size_t values, const unsigned *value, size_t bytes, size_t *size, void **buffer)
+static size_t pass_filter(unsigned flags, size_t values, const unsigned *value, size_t bytes, size_t *size, void **buffer)
 {
 	(void)flags;
 	(void)values;
@@ -198,19 +197,19 @@ START_TEST(test_claims)
 	H5Pset_deflate(plist, 9);
 	file = create_golden();
 	put(file, "fp32/logits", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, 2, (hsize_t[]){(hsize_t)1 << 30, (hsize_t)1 << 30},
-	        plist, NULL);
+		plist, NULL);
 	H5Fclose(file);
 	ck_refused(path, "fp32/logits: claims 4611686018427387904 bytes of values");
 
 	file = create_golden();
 	put(file, "fp32/logits", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, 2, (hsize_t[]){(hsize_t)1 << 40, (hsize_t)1 << 40},
-	        plist, NULL);
+		plist, NULL);
 	H5Fclose(file);
 	ck_refused(path, ""); /* HDF5 itself may say no first */
 
 	file = create_golden();
-	put(file, "fp32/logits", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, 9, (hsize_t[]){1, 1, 1, 1, 1, 1, 1, 1, 1},
-	        H5P_DEFAULT, six);
+	put(file, "fp32/logits", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, 9, (hsize_t[]){1, 1, 1, 1, 1, 1, 1, 1, 1}, H5P_DEFAULT,
+		six);
 	H5Fclose(file);
 	ck_refused(path, "fp32/logits: rank 9, expected at most 8");
 	H5Pclose(plist);
@@ -279,8 +278,7 @@ static bool digest(const char *name, int64_t *read, int64_t *refused, int64_t *c
 	if (status == PLUMB_OK) {
 		for (int policy = 0; policy < 2; policy++) {
 			int64_t count;
-			const struct plumb_h5_entry *entry =
-			        plumb_golden_run(golden, (enum plumb_policy)policy, &count);
+			const struct plumb_h5_entry *entry = plumb_golden_run(golden, (enum plumb_policy)policy, &count);
 			for (int64_t i = 0; i < count; i++) {
 				struct plumb_golden_tensor t;
 				int reading = entry[i].type == PLUMB_H5_INT
@@ -337,8 +335,7 @@ static struct bytes small_golden(bool latest)
 	put(file, "input_ids", H5T_STD_I64LE, H5T_NATIVE_INT64, 1, (hsize_t[]){3}, H5P_DEFAULT, three_ids);
 	put(file, "fp32/layer00/input", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, 2, (hsize_t[]){3, 2}, H5P_DEFAULT, six);
 	put(file, "fp32/layer00/output", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, 2, (hsize_t[]){8, 8}, plist, many);
-	put(file, "fp32/layer00/moe/router/experts", H5T_STD_I64LE, H5T_NATIVE_FLOAT, 2, (hsize_t[]){8, 8}, plist,
-	        many);
+	put(file, "fp32/layer00/moe/router/experts", H5T_STD_I64LE, H5T_NATIVE_FLOAT, 2, (hsize_t[]){8, 8}, plist, many);
 	put_attribute(file, "producer", text, text, scalar, &producer);
 	group = H5Gopen2(file, "fp32", H5P_DEFAULT);
 	put_attribute(group, "prefill", H5T_STD_I64LE, H5T_NATIVE_INT, scalar, (int[]){2});

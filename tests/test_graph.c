@@ -238,8 +238,7 @@ START_TEST(refusals)
 	int32_t next, prompt[CAPACITY];
 
 	ck_assert_int_eq(plumb_graph_create(elsewhere, p.device, &graph, &err), PLUMB_BAD_INPUT);
-	ck_assert_msg(
-		strstr(err.text, "embed of row 0 of the plan is not bound to the opt set") != NULL, "%s", err.text);
+	ck_assert_msg(strstr(err.text, "embed of row 0 of the plan is not bound to the opt set") != NULL, "%s", err.text);
 	ck_assert_int_eq(plumb_graph_logits(p.graph, &logits, &err), PLUMB_BAD_INPUT);
 	ck_assert_msg(strstr(err.text, "no step has run") != NULL, "%s", err.text);
 	for (int t = 0; t < 3; t++) {

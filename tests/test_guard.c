@@ -248,15 +248,21 @@ static struct rig *rig_make(struct plumb_device_options *device)
 	r->select = (struct plumb_qsa_select){T, &r->position, r->score, r->block, r->count};
 	r->score_args = (struct plumb_qsa_score){T, &r->position, r->query, &r->block_keys, r->score};
 	static const struct plumb_weight weight;
-	r->project = (struct plumb_qsa_project){T, &r->position, r->residual, r->rope, &weight, &weight, &weight,
-		r->query, &r->raw_keys, &r->block_keys};
+	r->project = (struct plumb_qsa_project){
+		T, &r->position, r->residual, r->rope, &weight, &weight, &weight, r->query, &r->raw_keys, &r->block_keys};
 	return r;
 }
 
 static int rig_call(struct rig *r, enum plumb_op op, const void *args)
 {
 	struct plumb_call call = {
-		.op = op, .layer = 2, .position = r->position, .T = T, .env = &r->env, .binding = &r->binding, .args = args,
+		.op = op,
+		.layer = 2,
+		.position = r->position,
+		.T = T,
+		.env = &r->env,
+		.binding = &r->binding,
+		.args = args,
 	};
 	r->err.text[0] = '\0';
 	return plumb_guard_call(r->guard, &call);
@@ -361,8 +367,7 @@ START_TEST(writes_outside)
 	expect(r, PLUMB_HC_INJECT, &r->inject, PLUMB_GUARD_OUTSIDE, "residual_out", COUNT, 1,
 		"wrote after residual_out: element 24 of 24 (0 bytes after the last)");
 	fault = FAR_AFTER;
-	expect(r, PLUMB_HC_INJECT, &r->inject, PLUMB_GUARD_OUTSIDE, "residual_out", COUNT + 500, 1,
-		"element 524 of 24");
+	expect(r, PLUMB_HC_INJECT, &r->inject, PLUMB_GUARD_OUTSIDE, "residual_out", COUNT + 500, 1, "element 524 of 24");
 	rig_free(r);
 }
 END_TEST
@@ -384,8 +389,7 @@ START_TEST(inputs_and_rows_that_change)
 	expect(r, PLUMB_QSA_PROJECT, &r->project, PLUMB_GUARD_ROW_CHANGED, "raw_keys", 8 * DI, 1, "its rows are 6..7");
 	ck_assert_mem_eq(before, r->raw, sizeof before);
 	fault = CHANGES_CONSTANT;
-	expect(r, PLUMB_QSA_PROJECT, &r->project, PLUMB_GUARD_INPUT_CHANGED, NULL, 0, 0,
-		"changed one of its constants");
+	expect(r, PLUMB_QSA_PROJECT, &r->project, PLUMB_GUARD_INPUT_CHANGED, NULL, 0, 0, "changed one of its constants");
 	rig_free(r);
 }
 END_TEST
@@ -412,8 +416,7 @@ START_TEST(other_bits_each_time)
 	struct rig *r = rig_make(NULL);
 
 	fault = RANDOM;
-	expect(r, PLUMB_HC_INJECT, &r->inject, PLUMB_GUARD_NONDETERMINISTIC, "residual_out", 11, 1,
-		"is not deterministic");
+	expect(r, PLUMB_HC_INJECT, &r->inject, PLUMB_GUARD_NONDETERMINISTIC, "residual_out", 11, 1, "is not deterministic");
 	rig_free(r);
 }
 END_TEST
@@ -469,7 +472,10 @@ START_TEST(real_sets_pass_and_keep_their_bits)
 {
 	struct plumb_checkpoint *c = decode_tiny();
 	const struct plumb_model *model = plumb_checkpoint_model(c);
-	struct plumb_decoder_options options = {.capacity = 64, .page_tokens = 8, .page_seed = 3, .traces = true,
+	struct plumb_decoder_options options = {.capacity = 64,
+		.page_tokens = 8,
+		.page_seed = 3,
+		.traces = true,
 		.policy = _i & 1 ? PLUMB_POLICY_BF16 : PLUMB_POLICY_F32};
 	struct plumb_device_options device_options = {.own_memory = _i / 2 == 2, .seed = 11};
 	struct plumb_device *device = NULL;

@@ -96,8 +96,8 @@ static void site_free(struct site *s)
 static struct outputs outputs_new(const struct site *s)
 {
 	int64_t T = s->T, S = s->S, D = s->D;
-	struct outputs o = {st_floats_new(T * S * D), st_floats_new(T * s->R), st_floats_new(T * S),
-		st_floats_new(T * D), st_floats_new(T * S), st_floats_new(T * S * D)};
+	struct outputs o = {st_floats_new(T * S * D), st_floats_new(T * s->R), st_floats_new(T * S), st_floats_new(T * D),
+		st_floats_new(T * S), st_floats_new(T * S * D)};
 	return o;
 }
 
@@ -258,8 +258,7 @@ static int64_t normed_outside(const struct site *s, const struct outputs *o, str
 	return outside;
 }
 
-static int64_t rows_outside(
-	const struct site *s, const struct outputs *o, bool is_down, struct allowance a, double *worst)
+static int64_t rows_outside(const struct site *s, const struct outputs *o, bool is_down, struct allowance a, double *worst)
 {
 	const struct plumb_weight *w = is_down ? &s->down.w : &s->inject.w;
 	int64_t N = w->rows, outside = 0;
@@ -276,8 +275,8 @@ static int64_t rows_outside(
 			float y = st_floats(is_down ? o->low : o->logits)[t * N + n];
 			outside += !st_inside(y, stored(s, r));
 			if (worst && !is_down && s->policy == PLUMB_POLICY_F32 && mass[n] > 0x1p-60)
-				*worst = fmax(*worst, fabs((double)y * (double)s->S - sum[n]) /
-							      (a.row * mass[n] + 2 * U * fabs(sum[n])));
+				*worst = fmax(*worst,
+					fabs((double)y * (double)s->S - sum[n]) / (a.row * mass[n] + 2 * U * fabs(sum[n])));
 		}
 	}
 	free(sum);
@@ -298,8 +297,7 @@ static int64_t mixed_outside(
 			double size = 0.0;
 			for (int64_t i = c; i < S * D; i += D) {
 				double n = (double)st_floats(from->normed)[t * S * D + i];
-				struct st_range g =
-					st_rounded(s->policy, st_around(sum[i], a.row * mass[i] + 0x1p-149));
+				struct st_range g = st_rounded(s->policy, st_around(sum[i], a.row * mass[i] + 0x1p-149));
 				g = st_rounded(s->policy, sigmoid_of(g, a.function));
 				struct st_range p = st_rounded(s->policy, st_widened(scaled(g, n), a.u));
 				total.lo += p.lo;
@@ -312,8 +310,8 @@ static int64_t mixed_outside(
 			float y = st_floats(o->mixed)[t * D + c];
 			outside += !st_inside(y, stored(s, mean));
 			if (worst && s->policy == PLUMB_POLICY_F32 && mean.hi - mean.lo > 0x1p-100)
-				*worst = fmax(
-					*worst, fabs((double)y - (mean.lo + mean.hi) / 2) / ((mean.hi - mean.lo) / 2));
+				*worst =
+					fmax(*worst, fabs((double)y - (mean.lo + mean.hi) / 2) / ((mean.hi - mean.lo) / 2));
 		}
 		for (int64_t i = t * S; i < (t + 1) * S && s->injects; i++) {
 			double logit = (double)st_floats(from->logits)[i];
@@ -392,11 +390,10 @@ START_TEST(random_sites)
 		struct plumb_env env = env_of(&s);
 
 		site_run(&s, &env, hc_norm_down_ref, hc_up_mix_ref, hc_inject_ref, NULL, &oracle, 0);
-		ck_assert_msg(site_outside(&s, NULL, &oracle, false) == 0, "the oracle leaves the witness, variant %d",
-			variant);
-		site_run(&s, &env, hc_norm_down_twin, hc_up_mix_twin, hc_inject_twin, NULL, &twin, 0);
 		ck_assert_msg(
-			site_outside(&s, NULL, &twin, true) == 0, "the twin leaves its bound, variant %d", variant);
+			site_outside(&s, NULL, &oracle, false) == 0, "the oracle leaves the witness, variant %d", variant);
+		site_run(&s, &env, hc_norm_down_twin, hc_up_mix_twin, hc_inject_twin, NULL, &twin, 0);
+		ck_assert_msg(site_outside(&s, NULL, &twin, true) == 0, "the twin leaves its bound, variant %d", variant);
 		/* and on the oracle's inputs, as a local comparison runs it */
 		site_run(&s, &env, hc_norm_down_twin, hc_up_mix_twin, hc_inject_twin, &oracle, &opt, 1);
 		ck_assert_int_eq(site_outside(&s, &oracle, &opt, true), 0);
@@ -506,8 +503,7 @@ START_TEST(rows_alone)
 		site_run(&row, &env, hc_norm_down_opt, hc_up_mix_opt, hc_inject_opt, NULL, &one, 1);
 		ck_assert_mem_eq(st_floats(one.mixed), st_floats(all.mixed) + t * s.D, (size_t)s.D * 4);
 		ck_assert_mem_eq(st_floats(one.low), st_floats(all.low) + t * s.R, (size_t)s.R * 4);
-		ck_assert_mem_eq(
-			st_floats(one.residual), st_floats(all.residual) + t * s.S * s.D, (size_t)(s.S * s.D) * 4);
+		ck_assert_mem_eq(st_floats(one.residual), st_floats(all.residual) + t * s.S * s.D, (size_t)(s.S * s.D) * 4);
 	}
 	outputs_free(&all);
 	outputs_free(&one);
@@ -561,8 +557,7 @@ START_TEST(not_finite)
 	enum { S = 3, D = 270, R = 6 };
 	static const int places[] = {0, D / 2, D - 1};
 	static const float values[] = {NAN, INFINITY, -INFINITY};
-	struct site s =
-		site_new(1, S, D, R, KIND_NORMAL, _i % 2 ? PLUMB_POLICY_BF16 : PLUMB_POLICY_F32, PLUMB_F32, 0, 4);
+	struct site s = site_new(1, S, D, R, KIND_NORMAL, _i % 2 ? PLUMB_POLICY_BF16 : PLUMB_POLICY_F32, PLUMB_F32, 0, 4);
 	struct outputs o = outputs_new(&s), oracle = outputs_new(&s), from = outputs_new(&s);
 	struct plumb_env env = env_of(&s);
 	int place = places[_i / 2 % 3], stream = _i % S;
@@ -615,8 +610,7 @@ END_TEST
 /* Closed gates, open gates, and what zeros must give. */
 START_TEST(edges)
 {
-	static const float gates[] = {
-		-1e30f, -200.0f, -104.0f, -103.5f, -88.0f, -20.0f, -0.0f, 0.0f, 17.5f, 89.0f, 200.0f};
+	static const float gates[] = {-1e30f, -200.0f, -104.0f, -103.5f, -88.0f, -20.0f, -0.0f, 0.0f, 17.5f, 89.0f, 200.0f};
 	enum { S = 4, D = 33, R = 1, GATES = sizeof gates / sizeof *gates };
 	struct site s = site_new(1, S, D, R, KIND_ZERO, _i ? PLUMB_POLICY_BF16 : PLUMB_POLICY_F32, PLUMB_F32, 0, 4);
 	struct outputs o = outputs_new(&s), from = outputs_new(&s);
@@ -681,8 +675,7 @@ END_TEST
 /* Known faults must not pass: neither the bits nor, where it is a fault of meaning, the bound. */
 START_TEST(sensitivity)
 {
-	struct site s =
-		site_new(1, 4, 512, 24, KIND_NORMAL, _i ? PLUMB_POLICY_BF16 : PLUMB_POLICY_F32, PLUMB_F32, 0, 4);
+	struct site s = site_new(1, 4, 512, 24, KIND_NORMAL, _i ? PLUMB_POLICY_BF16 : PLUMB_POLICY_F32, PLUMB_F32, 0, 4);
 	struct outputs good = outputs_new(&s), bad = outputs_new(&s);
 	struct plumb_env env = env_of(&s);
 	int64_t S = s.S, D = s.D, R = s.R;
@@ -701,8 +694,8 @@ START_TEST(sensitivity)
 	for (int64_t i = 0; i < S * D; i++)
 		s.residual[i] *= (float)(1 + i / D);
 	site_run(&s, &env, hc_norm_down_twin, hc_up_mix_twin, hc_inject_twin, NULL, &good, 0);
-	float r = plumb_bits_f32(0x3F800000u) /
-		  sqrtf(twin_dot(s.residual, s.residual, S * D, 256) / (float)(S * D) + 1e-6f);
+	float r =
+		plumb_bits_f32(0x3F800000u) / sqrtf(twin_dot(s.residual, s.residual, S * D, 256) / (float)(S * D) + 1e-6f);
 	for (int64_t i = 0; i < S * D; i++)
 		normed[i] = twin_rne(&env, (s.residual[i] * r) * (1.0f + w[i]));
 	ck_assert_int_gt(normed_outside(&s, &bad, down, NULL), S * D / 2);
@@ -713,8 +706,7 @@ START_TEST(sensitivity)
 	ck_assert_int_gt(plumb_split_count(R + S, S * D), 1);
 	for (int64_t n = 0; n < S; n++) {
 		plumb_weight_row(&s.inject.w, n, 0, S * D, row);
-		st_floats(bad.logits)[n] =
-			twin_rne(&env, twin_rne(&env, twin_split_dot(row, normed, S * D, 1)) / (float)S);
+		st_floats(bad.logits)[n] = twin_rne(&env, twin_rne(&env, twin_split_dot(row, normed, S * D, 1)) / (float)S);
 	}
 	free(row);
 	ck_assert_int_eq(rows_outside(&s, &bad, false, down, NULL), 0);
@@ -734,8 +726,8 @@ START_TEST(sensitivity)
 	memcpy(normed, s.residual, (size_t)(S * D) * 4);
 	memcpy(st_floats(bad.low), st_floats(good.low), (size_t)R * 4);
 	memcpy(st_floats(bad.logits), st_floats(good.logits), (size_t)S * 4);
-	struct plumb_hc_up_mix raw = {1, normed, st_floats(bad.low), st_floats(bad.logits), &s.up.w,
-		st_floats(bad.mixed), st_floats(bad.injection)};
+	struct plumb_hc_up_mix raw = {1, normed, st_floats(bad.low), st_floats(bad.logits), &s.up.w, st_floats(bad.mixed),
+		st_floats(bad.injection)};
 	st_call(hc_up_mix_twin, &env, &raw);
 	ck_assert_int_gt(mixed_outside(&s, &good, &bad, up, NULL), D / 2);
 	memcpy(st_floats(bad.mixed), st_floats(good.mixed), (size_t)D * 4);
@@ -782,8 +774,8 @@ int main(void)
 	srunner_set_fork_status(runner, CK_NOFORK);
 	srunner_run_all(runner, CK_NORMAL);
 	failed = srunner_ntests_failed(runner);
-	printf("hyper_connection: error of the twin as a part of its bound: norm %.3f, down %.3f, mix %.3f\n",
-		worst_norm, worst_down, worst_mix);
+	printf("hyper_connection: error of the twin as a part of its bound: norm %.3f, down %.3f, mix %.3f\n", worst_norm,
+		worst_down, worst_mix);
 	srunner_free(runner);
 	st_devices_close();
 	return failed ? 1 : 0;

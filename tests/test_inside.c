@@ -66,7 +66,7 @@ static struct inside said(enum inside_pattern pattern, const char *where, const 
 
 	inside_look(&call, operand, got, other, want, NULL, count, &in);
 	ck_assert_msg(in.pattern == pattern, "%s, expected %s: %s", inside_pattern_name(in.pattern),
-	        inside_pattern_name(pattern), in.text);
+		inside_pattern_name(pattern), in.text);
 	ck_assert_msg(strstr(in.where, where) != NULL, "'%s' does not say '%s' (%s)", in.where, where, in.text);
 	ck_assert_msg(strstr(in.text, text) != NULL, "'%s' does not say '%s'", in.text, text);
 	memcpy(got, want, (size_t)count * sizeof *got);
@@ -74,12 +74,12 @@ static struct inside said(enum inside_pattern pattern, const char *where, const 
 	return in;
 }
 
-#define EACH(condition, change)                                                                                        \
-	for (int64_t r = 0, k = 0; r < rows; r += ++k == columns, k %= columns) {                                      \
-		int64_t i = r * columns + k;                                                                           \
-		if (condition) {                                                                                       \
-			change;                                                                                        \
-		}                                                                                                      \
+#define EACH(condition, change)                                                                                            \
+	for (int64_t r = 0, k = 0; r < rows; r += ++k == columns, k %= columns) {                                          \
+		int64_t i = r * columns + k;                                                                               \
+		if (condition) {                                                                                           \
+			change;                                                                                            \
+		}                                                                                                          \
 	}
 
 START_TEST(values)
@@ -140,15 +140,15 @@ START_TEST(sums)
 		enum inside_pattern pattern;
 		const char *text;
 	} parts[] = {
-	        {-6, 0, 1, -1.0, INSIDE_DROPPED, "the last 6 of"},
-	        {32, 64, 1, -1.0, INSIDE_DROPPED, "columns 32 to 63"},
-	        {5, 0, 32, -1.0, INSIDE_DROPPED, "5 mod 32"},
-	        {16, 32, 1, 1.0, INSIDE_DOUBLED, "columns 16 to 31"},
+		{-6, 0, 1, -1.0, INSIDE_DROPPED, "the last 6 of"},
+		{32, 64, 1, -1.0, INSIDE_DROPPED, "columns 32 to 63"},
+		{5, 0, 32, -1.0, INSIDE_DROPPED, "5 mod 32"},
+		{16, 32, 1, 1.0, INSIDE_DOUBLED, "columns 16 to 31"},
 	};
 	float *row = malloc((size_t)K * sizeof *row);
 	for (size_t p = 0; p < sizeof parts / sizeof parts[0]; p++) {
 		int64_t first = parts[p].first < 0 ? K + parts[p].first : parts[p].first,
-		        last = parts[p].last ? parts[p].last : K;
+			last = parts[p].last ? parts[p].last : K;
 		for (int64_t i = 0; i < count; i++) {
 			plumb_weight_row(w, i % w->rows, 0, K, row);
 			for (int64_t k = first; k < last; k += parts[p].step)

@@ -91,19 +91,18 @@ START_TEST(head_rows)
 			cblas_dgemv(CblasRowMajor, CblasNoTrans, (int)V, (int)D, 1.0, wide, (int)D, xd, 1, 0.0, sum, 1);
 			for (int64_t k = 0; k < D; k++)
 				xd[k] = fabs(xd[k]);
-			cblas_dgemv(
-				CblasRowMajor, CblasNoTrans, (int)V, (int)D, 1.0, size, (int)D, xd, 1, 0.0, mass, 1);
+			cblas_dgemv(CblasRowMajor, CblasNoTrans, (int)V, (int)D, 1.0, size, (int)D, xd, 1, 0.0, mass, 1);
 			for (int64_t n = 0; n < V; n++) {
 				struct st_range exact = st_around(sum[n], 0x1p-40 * mass[n]);
 				struct st_range near = st_around(sum[n], st_gamma(depth) * mass[n] + 0x1p-140);
 				float o = st_floats(oracle)[t * V + n], y = st_floats(twin)[t * V + n];
 				ck_assert_msg(st_inside(o, st_rounded(env.policy, st_widened(exact, 0x1p-24))),
 					"oracle: row %lld gives %a, the witness %a", (long long)n, (double)o, sum[n]);
-				ck_assert_msg(st_inside(y, st_rounded(env.policy, near)),
-					"row %lld: twin %a, oracle %a", (long long)n, (double)y, (double)o);
+				ck_assert_msg(st_inside(y, st_rounded(env.policy, near)), "row %lld: twin %a, oracle %a",
+					(long long)n, (double)y, (double)o);
 				if (env.policy == PLUMB_POLICY_F32 && mass[n] > 0)
-					head_worst = fmax(
-						head_worst, fabs((double)y - sum[n]) / (st_gamma(depth) * mass[n]));
+					head_worst =
+						fmax(head_worst, fabs((double)y - sum[n]) / (st_gamma(depth) * mass[n]));
 			}
 		}
 		a.logits = st_floats(opt);
@@ -226,8 +225,8 @@ static void argmax_check(const float *logits, int64_t T, int64_t V, int seed, in
 		st_call(argmax_opt, &env, &a);
 		for (int64_t t = 0; t < T; t++)
 			ck_assert_msg(((int32_t *)st_at(out))[t] == token[t], "row %lld of %lld, seed %llu: %d, not %d",
-				(long long)t, (long long)V, (unsigned long long)st_seeds[seed],
-				((int32_t *)st_at(out))[t], token[t]);
+				(long long)t, (long long)V, (unsigned long long)st_seeds[seed], ((int32_t *)st_at(out))[t],
+				token[t]);
 		st_buffer_check(out, "token");
 	}
 	st_buffer_free(out);
@@ -260,8 +259,8 @@ END_TEST
 /* The winner, and its equal further on, at every edge of lane, warp, load and block. */
 START_TEST(argmax_places)
 {
-	static const int64_t edges[] = {0, 1, 30, 31, 32, 33, 63, 64, 254, 255, 256, 257, 511, 512, 767, 768, 1022,
-		1023, 1024, 1025, 2047, 2048, 2051};
+	static const int64_t edges[] = {0, 1, 30, 31, 32, 33, 63, 64, 254, 255, 256, 257, 511, 512, 767, 768, 1022, 1023,
+		1024, 1025, 2047, 2048, 2051};
 	enum { EDGES = sizeof edges / sizeof *edges, V = 2052 };
 	static float logits[EDGES * V];
 	int32_t token[EDGES];

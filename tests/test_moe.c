@@ -35,8 +35,8 @@ static void open_devices(void)
 			.poison = PLUMB_POISON_NAN,
 		};
 		struct plumb_error error;
-		ck_assert_msg(plumb_device_open(PLUMB_DEVICE_SIMT, &options, &device[i], &error) == PLUMB_OK, "%s",
-			error.text);
+		ck_assert_msg(
+			plumb_device_open(PLUMB_DEVICE_SIMT, &options, &device[i], &error) == PLUMB_OK, "%s", error.text);
 	}
 }
 
@@ -105,20 +105,7 @@ static const int32_t *ids(struct op_case *c)
 
 /* --- router: a hidden size of one and x = 1 make the gate's only column the logits --- */
 
-enum pattern {
-	EQUAL,
-	RISING,
-	FALLING,
-	TWO_LEVELS,
-	LEVELS,
-	STEEP,
-	ONE_NAN,
-	ALL_NAN,
-	ONE_INF,
-	SOME_LOW,
-	ALL_LOW,
-	PATTERNS
-};
+enum pattern { EQUAL, RISING, FALLING, TWO_LEVELS, LEVELS, STEEP, ONE_NAN, ALL_NAN, ONE_INF, SOME_LOW, ALL_LOW, PATTERNS };
 
 static float logit(enum pattern pattern, int64_t e, int64_t E, struct op_random *r)
 {
@@ -192,8 +179,8 @@ START_TEST(router_ties_and_classes)
 		struct op_random r = {(uint64_t)(E * PATTERNS + pattern)};
 		int A = chosen[(pattern + _i) % 4];
 		enum plumb_policy policy = pattern % 2 ? PLUMB_POLICY_F32 : PLUMB_POLICY_BF16;
-		struct op_case *c = make(PLUMB_MOE_ROUTER, (struct shape){1, E, A, 1, 1}, policy, 1,
-			(_i + pattern) % PLUMB_PLAIN_FORMATS);
+		struct op_case *c = make(
+			PLUMB_MOE_ROUTER, (struct shape){1, E, A, 1, 1}, policy, 1, (_i + pattern) % PLUMB_PLAIN_FORMATS);
 		floats(c, "x")[0] = 1.0f;
 		for (int64_t e = 0; e < E; e++)
 			set_weight(c, "gate", 0, e, 0, logit((enum pattern)pattern, e, E, &r));
@@ -204,8 +191,8 @@ START_TEST(router_ties_and_classes)
 		expect_choice(floats(c, "logits"), E, ids(c), A);
 		bool number = pattern != ONE_NAN && pattern != ALL_NAN && pattern != ONE_INF && pattern != ALL_LOW;
 		for (int k = 0; k < A; k++)
-			ck_assert_msg(isnan(floats(c, "weight")[k]) == !number, "E %d, pattern %d, weight %d is %g",
-				(int)E, pattern, k, (double)floats(c, "weight")[k]);
+			ck_assert_msg(isnan(floats(c, "weight")[k]) == !number, "E %d, pattern %d, weight %d is %g", (int)E,
+				pattern, k, (double)floats(c, "weight")[k]);
 		op_case_free(c);
 	}
 }
@@ -424,8 +411,7 @@ START_TEST(gate_up_witness)
 			k < s.A ? floats(c, "hidden") + (t * s.A + k) * s.F : floats(c, "shared_hidden") + t * s.Fs;
 		for (int64_t f = 0; f < (k < s.A ? s.F : s.Fs); f++) {
 			double gate = rounded(policy, g[f]);
-			witness_equal(
-				rounded(policy, gate / (1.0 + exp(-gate))) * rounded(policy, v[f]), out[f], policy);
+			witness_equal(rounded(policy, gate / (1.0 + exp(-gate))) * rounded(policy, v[f]), out[f], policy);
 		}
 	}
 	op_case_free(c);
@@ -658,8 +644,8 @@ START_TEST(refusals_say_what)
 	up->env.device = device[0];
 	up->cfg.expert_inner = INT32_MAX;
 	ck_assert_int_eq(moe_gate_up_opt(&up->env, up->args), PLUMB_BAD_INPUT);
-	ck_assert_str_eq(up->error.text,
-		"moe_gate_up: inner sizes of all chosen experts 4294967296, expected at most 2147483647");
+	ck_assert_str_eq(
+		up->error.text, "moe_gate_up: inner sizes of all chosen experts 4294967296, expected at most 2147483647");
 	router->cfg.experts = up->cfg.expert_inner = 3;
 	op_case_free(router);
 	op_case_free(up);
@@ -757,8 +743,7 @@ START_TEST(wrong_variants_fail)
 	if (wrong[_i].op == PLUMB_MOE_ROUTER)
 		for (int64_t e = 0; e < s.E; e++)
 			for (int64_t k = 0; k < s.D; k++)
-				set_weight(
-					c, "gate", 0, e, k, e > 1 ? 0.0f : floats(c, "x")[k]); /* 0 and 1 tie and win */
+				set_weight(c, "gate", 0, e, k, e > 1 ? 0.0f : floats(c, "x")[k]); /* 0 and 1 tie and win */
 	op_case_seal(c);
 	run_pair(c, &oracle, &twin);
 	ck_assert_msg(op_case_near(c, &oracle, &twin, "twin", text), "%s", text);

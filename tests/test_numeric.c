@@ -69,10 +69,10 @@ static uint32_t encode_e2m1(float x)
 }
 
 static const struct format formats[] = {
-        {"bf16", 8, 7, 127, TO_INF, 0x7F7F, 0x7FC0, 0xFFC0, decode_bf16, encode_bf16},
-        {"f16", 5, 10, 15, TO_INF, 0x7BFF, 0x7E00, 0xFE00, decode_f16, encode_f16},
-        {"e4m3", 4, 3, 7, SATURATE, 0x7E, 0x7F, 0xFF, decode_e4m3, encode_e4m3},
-        {"e2m1", 2, 1, 1, SATURATE, 0x7, 0x7, 0x7, decode_e2m1, encode_e2m1},
+	{"bf16", 8, 7, 127, TO_INF, 0x7F7F, 0x7FC0, 0xFFC0, decode_bf16, encode_bf16},
+	{"f16", 5, 10, 15, TO_INF, 0x7BFF, 0x7E00, 0xFE00, decode_f16, encode_f16},
+	{"e4m3", 4, 3, 7, SATURATE, 0x7E, 0x7F, 0xFF, decode_e4m3, encode_e4m3},
+	{"e2m1", 2, 1, 1, SATURATE, 0x7, 0x7, 0x7, decode_e2m1, encode_e2m1},
 };
 enum { FORMATS = sizeof formats / sizeof formats[0] };
 
@@ -164,10 +164,10 @@ static struct verdict try_edges(const struct format *f, uint32_t (*encode)(float
 {
 	/* 2688 = 448 * 6 is the largest product an NVFP4 block can hold: what absmax / 6 meets when a scale is missing.
 	 */
-	static const float edges[] = {0.0f, 0x1p-149f, 0x1p-133f, 0x1p-126f, FLT_MIN, 0x1p-25f, 0x1p-24f, 0x1p-10f,
-	        0x1p-9f, 0.25f, 0.75f, 1.25f, 1.75f, 2.5f, 3.5f, 5.0f, 6.0f, 7.0f, 8.0f, 240.0f, 447.0f, 448.0f, 463.0f,
-	        464.0f, 465.0f, 479.0f, 480.0f, 512.0f, 2687.0f, 2688.0f, 2689.0f, 65504.0f, 65519.0f, 65520.0f,
-	        65536.0f, 0x1.FEp127f, 0x1.FEFFFEp127f, 0x1.FFp127f, FLT_MAX, INFINITY};
+	static const float edges[] = {0.0f, 0x1p-149f, 0x1p-133f, 0x1p-126f, FLT_MIN, 0x1p-25f, 0x1p-24f, 0x1p-10f, 0x1p-9f,
+		0.25f, 0.75f, 1.25f, 1.75f, 2.5f, 3.5f, 5.0f, 6.0f, 7.0f, 8.0f, 240.0f, 447.0f, 448.0f, 463.0f, 464.0f,
+		465.0f, 479.0f, 480.0f, 512.0f, 2687.0f, 2688.0f, 2689.0f, 65504.0f, 65519.0f, 65520.0f, 65536.0f,
+		0x1.FEp127f, 0x1.FEFFFEp127f, 0x1.FFp127f, FLT_MAX, INFINITY};
 	struct verdict v = {0};
 
 	for (uint32_t code = 0; code <= f->largest; code++) {
@@ -189,7 +189,7 @@ static void require_clean(const struct format *f, const char *what, struct verdi
 	printf("%s %s: %ld inputs, %ld wrong\n", f->name, what, v.tried, v.wrong);
 	if (v.wrong != 0)
 		ck_abort_msg("%s %s: %ld of %ld wrong, first %a (%08" PRIx32 "): 0x%" PRIx32 ", expected 0x%" PRIx32,
-		        f->name, what, v.wrong, v.tried, (double)v.first, plumb_f32_bits(v.first), v.got, v.want);
+			f->name, what, v.wrong, v.tried, (double)v.first, plumb_f32_bits(v.first), v.got, v.want);
 }
 
 START_TEST(test_codes)
@@ -236,10 +236,9 @@ START_TEST(test_codes_not_finite)
 			}
 			if (got != (top | 0x7F800000u | payload << payload_shift))
 				ck_abort_msg(
-				        "%s: code 0x%" PRIx32 " decodes to bits %08" PRIx32, f->name, signed_code, got);
+					"%s: code 0x%" PRIx32 " decodes to bits %08" PRIx32, f->name, signed_code, got);
 			if (f->encode(plumb_bits_f32(got)) != (payload == 0 ? signed_code : signed_code | quiet))
-				ck_abort_msg(
-				        "%s: 0x%" PRIx32 " does not stay the Inf or NaN it is", f->name, signed_code);
+				ck_abort_msg("%s: 0x%" PRIx32 " does not stay the Inf or NaN it is", f->name, signed_code);
 		}
 	}
 }
@@ -251,8 +250,7 @@ START_TEST(test_nan_stays_nan)
 	const struct format *f = &formats[_i];
 
 	for (uint32_t i = 0; i < 46; i++) {
-		uint32_t payload =
-		        i % 2 == 0 ? 1u << i / 2 : (2u << i / 2) - 1; /* one bit; that bit and all below it */
+		uint32_t payload = i % 2 == 0 ? 1u << i / 2 : (2u << i / 2) - 1; /* one bit; that bit and all below it */
 		float plus = plumb_bits_f32(0x7F800000u | payload), minus = plumb_bits_f32(0xFF800000u | payload);
 
 		if (f->largest == 0x7) {
@@ -325,8 +323,8 @@ START_TEST(test_known_values)
 		ck_assert(plumb_e2m1_to_f32((uint8_t)(0xF0u | code)) == e2m1[code]); /* the other nibble is ignored */
 	}
 	ck_assert_uint_eq(plumb_f32_bits(plumb_e2m1_to_f32(8)), 0x80000000u);
-	ck_assert(plumb_e4m3_to_f32(0x7E) == 448.0f && plumb_e4m3_to_f32(0x01) == 0x1p-9f &&
-	          plumb_e4m3_to_f32(0x38) == 1.0f);
+	ck_assert(
+		plumb_e4m3_to_f32(0x7E) == 448.0f && plumb_e4m3_to_f32(0x01) == 0x1p-9f && plumb_e4m3_to_f32(0x38) == 1.0f);
 	ck_assert(plumb_e4m3_to_f32(0x07) == 0.013671875f && plumb_e4m3_to_f32(0x08) == 0.015625f);
 	ck_assert_uint_eq(plumb_f32_to_e4m3(464.0f), 0x7E);
 	ck_assert_uint_eq(plumb_f32_to_e4m3(-INFINITY), 0xFE);
@@ -341,7 +339,7 @@ START_TEST(test_known_values)
 	ck_assert_uint_eq(plumb_f32_to_bf16(3.14159274f), 0x4049);
 	ck_assert_uint_eq(plumb_f32_to_bf16(FLT_MAX), 0x7F80);
 	ck_assert(plumb_f16_to_f32(0x3C00) == 1.0f && plumb_f16_to_f32(0x7BFF) == 65504.0f &&
-	          plumb_f16_to_f32(0x0001) == 0x1p-24f);
+		  plumb_f16_to_f32(0x0001) == 0x1p-24f);
 	ck_assert_uint_eq(plumb_f32_to_f16(65519.996f), 0x7BFF);
 	ck_assert_uint_eq(plumb_f32_to_f16(65520.0f), 0x7C00);
 	ck_assert_uint_eq(plumb_f32_to_f16(0x1p-25f), 0x0000);
@@ -415,17 +413,17 @@ START_TEST(test_wrong_encoders_are_refused)
 		int format;
 		uint32_t (*encode)(float x);
 	} wrong[] = {
-	        {"bf16 truncated", 0, bf16_truncated},
-	        {"bf16 ties up", 0, bf16_ties_up},
-	        {"bf16 NaN rounded like a number", 0, bf16_nan_rounded_like_a_number},
-	        {"f16 subnormals flushed", 1, f16_subnormals_flushed},
-	        {"f16 saturating", 1, f16_saturating},
-	        {"e4m3 not clamped", 2, e4m3_not_clamped},
-	        {"e4m3 subnormals flushed", 2, e4m3_subnormals_flushed},
-	        {"e4m3 NaN saturated", 2, e4m3_nan_saturated},
-	        {"e4m3 rounded to bf16 first", 2, e4m3_twice_rounded},
-	        {"e2m1 ties away", 3, e2m1_ties_away},
-	        {"e2m1 -0 dropped", 3, e2m1_minus_zero_dropped},
+		{"bf16 truncated", 0, bf16_truncated},
+		{"bf16 ties up", 0, bf16_ties_up},
+		{"bf16 NaN rounded like a number", 0, bf16_nan_rounded_like_a_number},
+		{"f16 subnormals flushed", 1, f16_subnormals_flushed},
+		{"f16 saturating", 1, f16_saturating},
+		{"e4m3 not clamped", 2, e4m3_not_clamped},
+		{"e4m3 subnormals flushed", 2, e4m3_subnormals_flushed},
+		{"e4m3 NaN saturated", 2, e4m3_nan_saturated},
+		{"e4m3 rounded to bf16 first", 2, e4m3_twice_rounded},
+		{"e2m1 ties away", 3, e2m1_ties_away},
+		{"e2m1 -0 dropped", 3, e2m1_minus_zero_dropped},
 	};
 
 	for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
@@ -443,42 +441,41 @@ START_TEST(test_ulp_distance_edges)
 		float a, b;
 		int64_t f32, bf16;
 	} cases[] = {
-	        {0.0f, 0.0f, 0, 0},
-	        {-0.0f, 0.0f, 0, 0},
-	        {0x1p-149f, 0.0f, 1, 1},
-	        {0x1p-149f, -0x1p-149f, 2, 1},
-	        {0x1p-133f, -0x1p-133f, 0x20000, 2},
-	        {0x1p-126f, 0x1.fffffcp-127f, 1, 1},
-	        {1.0f, 0x1.000002p0f, 1, 1},
-	        {1.0f, 0x1.fffffep-1f, 1, 1},
-	        {1.0f, 0x1.02p0f, 0x10000, 1},
-	        {1.0f, 0x1.03p0f, 0x18000, 2},
-	        {1.0f, 0x1.fep-1f, 0x10000, 1},
-	        {1.0f, 2.0f, 0x800000, 0x80},
-	        {1.0f, -1.0f, 0x7F000000, 0x7F00},
-	        {FLT_MAX, -FLT_MAX, 2 * (int64_t)0x7F7FFFFF, 0xFF00},
-	        {0x1.FEp127f, -0x1.FEp127f, 2 * (int64_t)0x7F7F0000, 2 * 0x7F7F},
-	        {INFINITY, INFINITY, 0, 0},
-	        {-INFINITY, -INFINITY, 0, 0},
-	        {INFINITY, -INFINITY, PLUMB_ULP_APART, PLUMB_ULP_APART},
-	        {FLT_MAX, INFINITY, PLUMB_ULP_APART, PLUMB_ULP_APART},
-	        {-FLT_MAX, -INFINITY, PLUMB_ULP_APART, PLUMB_ULP_APART},
-	        {0x1.FEp127f, INFINITY, PLUMB_ULP_APART, PLUMB_ULP_APART},
-	        {NAN, NAN, PLUMB_ULP_APART, PLUMB_ULP_APART},
-	        {NAN, INFINITY, PLUMB_ULP_APART, PLUMB_ULP_APART},
-	        {NAN, 0.0f, PLUMB_ULP_APART, PLUMB_ULP_APART},
-	        {-NAN, -INFINITY, PLUMB_ULP_APART, PLUMB_ULP_APART},
+		{0.0f, 0.0f, 0, 0},
+		{-0.0f, 0.0f, 0, 0},
+		{0x1p-149f, 0.0f, 1, 1},
+		{0x1p-149f, -0x1p-149f, 2, 1},
+		{0x1p-133f, -0x1p-133f, 0x20000, 2},
+		{0x1p-126f, 0x1.fffffcp-127f, 1, 1},
+		{1.0f, 0x1.000002p0f, 1, 1},
+		{1.0f, 0x1.fffffep-1f, 1, 1},
+		{1.0f, 0x1.02p0f, 0x10000, 1},
+		{1.0f, 0x1.03p0f, 0x18000, 2},
+		{1.0f, 0x1.fep-1f, 0x10000, 1},
+		{1.0f, 2.0f, 0x800000, 0x80},
+		{1.0f, -1.0f, 0x7F000000, 0x7F00},
+		{FLT_MAX, -FLT_MAX, 2 * (int64_t)0x7F7FFFFF, 0xFF00},
+		{0x1.FEp127f, -0x1.FEp127f, 2 * (int64_t)0x7F7F0000, 2 * 0x7F7F},
+		{INFINITY, INFINITY, 0, 0},
+		{-INFINITY, -INFINITY, 0, 0},
+		{INFINITY, -INFINITY, PLUMB_ULP_APART, PLUMB_ULP_APART},
+		{FLT_MAX, INFINITY, PLUMB_ULP_APART, PLUMB_ULP_APART},
+		{-FLT_MAX, -INFINITY, PLUMB_ULP_APART, PLUMB_ULP_APART},
+		{0x1.FEp127f, INFINITY, PLUMB_ULP_APART, PLUMB_ULP_APART},
+		{NAN, NAN, PLUMB_ULP_APART, PLUMB_ULP_APART},
+		{NAN, INFINITY, PLUMB_ULP_APART, PLUMB_ULP_APART},
+		{NAN, 0.0f, PLUMB_ULP_APART, PLUMB_ULP_APART},
+		{-NAN, -INFINITY, PLUMB_ULP_APART, PLUMB_ULP_APART},
 	};
 
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
 		float a = cases[i].a, b = cases[i].b;
 
+		ck_assert_msg(plumb_f32_ulp_distance(a, b) == cases[i].f32 && plumb_f32_ulp_distance(b, a) == cases[i].f32,
+			"f32 distance of %a and %a is %" PRId64, (double)a, (double)b, plumb_f32_ulp_distance(a, b));
 		ck_assert_msg(
-		        plumb_f32_ulp_distance(a, b) == cases[i].f32 && plumb_f32_ulp_distance(b, a) == cases[i].f32,
-		        "f32 distance of %a and %a is %" PRId64, (double)a, (double)b, plumb_f32_ulp_distance(a, b));
-		ck_assert_msg(plumb_bf16_ulp_distance(a, b) == cases[i].bf16 &&
-		                      plumb_bf16_ulp_distance(b, a) == cases[i].bf16,
-		        "bf16 distance of %a and %a is %" PRId64, (double)a, (double)b, plumb_bf16_ulp_distance(a, b));
+			plumb_bf16_ulp_distance(a, b) == cases[i].bf16 && plumb_bf16_ulp_distance(b, a) == cases[i].bf16,
+			"bf16 distance of %a and %a is %" PRId64, (double)a, (double)b, plumb_bf16_ulp_distance(a, b));
 	}
 	/* The smallest NaN and the Inf are neighbours as bit patterns. */
 	ck_assert(plumb_f32_ulp_distance(plumb_bits_f32(0x7F800001u), inf) == PLUMB_ULP_APART);
@@ -492,9 +489,9 @@ START_TEST(test_ulp_distance_neighbours)
 		float a = plumb_bf16_to_f32((uint16_t)code), b = plumb_bf16_to_f32((uint16_t)(code + 1));
 
 		if (plumb_bf16_ulp_distance(a, b) != 1 || plumb_bf16_ulp_distance(-a, -b) != 1 ||
-		        plumb_f32_ulp_distance(a, b) != 0x10000 || plumb_f32_ulp_distance(a, a) != 0 ||
-		        plumb_f32_ulp_distance(a, nextafterf(a, INFINITY)) != 1 ||
-		        plumb_f32_ulp_distance(-a, nextafterf(-a, -INFINITY)) != 1)
+			plumb_f32_ulp_distance(a, b) != 0x10000 || plumb_f32_ulp_distance(a, a) != 0 ||
+			plumb_f32_ulp_distance(a, nextafterf(a, INFINITY)) != 1 ||
+			plumb_f32_ulp_distance(-a, nextafterf(-a, -INFINITY)) != 1)
 			ck_abort_msg("bf16 0x%" PRIx32, code);
 	}
 }
@@ -515,22 +512,22 @@ START_TEST(test_ulp_distance_is_a_metric)
 	for (int i = 0; i < count; i++) {
 		for (int j = 0; j < count; j++) {
 			int64_t ij = plumb_f32_ulp_distance(values[i], values[j]),
-			        bf16_ij = plumb_bf16_ulp_distance(values[i], values[j]);
+				bf16_ij = plumb_bf16_ulp_distance(values[i], values[j]);
 
 			ck_assert(ij >= 0 && ij < INT64_C(0x100000000) && (ij == 0) == (values[i] == values[j]));
 			ck_assert(ij == plumb_f32_ulp_distance(values[j], values[i]));
 			for (int k = 0; k < count; k++) {
 				int64_t ik = plumb_f32_ulp_distance(values[i], values[k]),
-				        kj = plumb_f32_ulp_distance(values[k], values[j]);
+					kj = plumb_f32_ulp_distance(values[k], values[j]);
 				int64_t bf16_ik = plumb_bf16_ulp_distance(values[i], values[k]);
 				int64_t bf16_kj = plumb_bf16_ulp_distance(values[k], values[j]);
 
 				if (ij > ik + kj || bf16_ij > bf16_ik + bf16_kj)
 					ck_abort_msg("triangle %a %a %a", (double)values[i], (double)values[k],
-					        (double)values[j]);
+						(double)values[j]);
 				if (values[i] <= values[k] && values[k] <= values[j] && ij != ik + kj)
 					ck_abort_msg("between %a %a %a", (double)values[i], (double)values[k],
-					        (double)values[j]);
+						(double)values[j]);
 			}
 		}
 	}

@@ -101,7 +101,7 @@ static bool asked(const char *wanted, enum plumb_op op, uint64_t *seed, int *for
 
 	*seed = wanted[length] ? strtoull(wanted + length + 1, &end, 10) : 0;
 	*format = PLUMB_FORMAT_COUNT - 1;
-	while (*format >= 0 && !(end && *end == ':' && !strcmp(end + 1, plumb_format_name((enum plumb_format)*format))))
+	while (*format >= 0 && !(end && *end == ':' && !strcmp(end + 1, plumb_format_name((enum plumb_format) * format))))
 		--*format;
 	return strlen(plumb_ops[op].name) == length && strncmp(wanted, plumb_ops[op].name, length) == 0;
 }
@@ -296,9 +296,9 @@ static int misread(const struct plumb_env *env, const struct plumb_lm_head *a, e
 	struct plumb_weight w = *a->w;
 	struct plumb_lm_head other = *a;
 	size_t bytes = plumb_weight_data_bytes(&w);
-	size_t columns = w.format == PLUMB_NVFP4     ? PLUMB_NVFP4_GROUP
-		       : w.format == PLUMB_FP8_BLOCK ? PLUMB_FP8_BLOCK_SIZE
-						     : 0;
+	size_t columns = w.format == PLUMB_NVFP4       ? PLUMB_NVFP4_GROUP
+	                 : w.format == PLUMB_FP8_BLOCK ? PLUMB_FP8_BLOCK_SIZE
+	                                               : 0;
 	unsigned char *data = malloc(bytes), *scale = NULL;
 	int status;
 
@@ -317,10 +317,10 @@ static int misread(const struct plumb_env *env, const struct plumb_lm_head *a, e
 	return status;
 }
 
-#define READER(name, reader)                                                                                           \
-	static int name(const struct plumb_env *env, const void *args)                                                 \
-	{                                                                                                              \
-		return misread(env, args, reader);                                                                     \
+#define READER(name, reader)                                                                                               \
+	static int name(const struct plumb_env *env, const void *args)                                                     \
+	{                                                                                                                  \
+		return misread(env, args, reader);                                                                         \
 	}
 READER(nibbles_swapped, NIBBLES_SWAPPED)
 READER(next_scale, NEXT_SCALE)

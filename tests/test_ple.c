@@ -290,8 +290,7 @@ START_TEST(oracle_hash_of_a_sequence)
 					bool eos = j > p;
 					for (int64_t back = 1; back <= j && back <= p; back++)
 						eos = eos || a->token[p - back] == c.cfg.eos;
-					wide product =
-						(wide)(eos ? c.cfg.eos : a->token[p - j]) * a->ngram->multiplier[j];
+					wide product = (wide)(eos ? c.cfg.eos : a->token[p - j]) * a->ngram->multiplier[j];
 					ck_assert(product <= INT64_MAX);
 					hash ^= (int64_t)product;
 				}
@@ -300,8 +299,8 @@ START_TEST(oracle_hash_of_a_sequence)
 				ck_assert_int_eq(row[p * Hg + h], expected);
 				ck_assert_int_lt(expected, a->ngram->rows);
 				float *values_of_row = take((size_t)width * sizeof *values_of_row);
-				plumb_weight_row(&a->table[expected / a->shard_rows], expected % a->shard_rows, 0,
-					width, values_of_row);
+				plumb_weight_row(&a->table[expected / a->shard_rows], expected % a->shard_rows, 0, width,
+					values_of_row);
 				ck_assert_mem_eq(floats(&c, &r, "embedding") + (p * Hg + h) * width, values_of_row,
 					(size_t)width * 4);
 				if (h % 8 == 7)
@@ -354,8 +353,8 @@ static void normed(const double *x, const double *dx, const double *w, int64_t D
 /* One stream of one token under policy f32, in binary64 from BLAS products, with a first-order error analysis carried
  * along. The oracle must equal the values (1e-6 of their size, storage in binary32 is 6e-8), the twin must lie within
  * the bound. */
-static void gate_bound(double *ratio, const struct call *c, const struct result *twin, const struct result *oracle,
-	int64_t t, int64_t s)
+static void gate_bound(
+	double *ratio, const struct call *c, const struct result *twin, const struct result *oracle, int64_t t, int64_t s)
 {
 	const struct plumb_ple_gate *a = &c->arguments.ple_gate;
 	int64_t S = c->cfg.streams, D = c->cfg.hidden, De = c->cfg.ple_dim, at = (t * S + s) * D;
@@ -382,7 +381,7 @@ static void gate_bound(double *ratio, const struct call *c, const struct result 
 	for (int64_t i = 0; i < D; i++) {
 		sum += k[i] * q[i];
 		dsum += fabs(k[i]) * dq[i] + fabs(q[i]) * dk[i] +
-			fabs(k[i] * q[i]) * (u + gamma_of(plumb_strided_depth(D, PLUMB_ROW_LANES)));
+		        fabs(k[i] * q[i]) * (u + gamma_of(plumb_strided_depth(D, PLUMB_ROW_LANES)));
 	}
 	double gate = sum / root, dgate = 1.02 * dsum / root + 3.0 * u * fabs(gate);
 	double size = sqrt(fmax(fabs(gate), least)), dsize;
@@ -481,8 +480,8 @@ START_TEST(conv_within_bound)
 			for (int64_t ch = 0; ch < SD; ch++) {
 				double sum = 0.0, size = 0.0;
 				for (int64_t age = 0; age < Kp && age * c.cfg.ngram <= t; age++) {
-					double product = w[ch * Kp + Kp - 1 - age] *
-							 (double)x[(t - age * c.cfg.ngram) * SD + ch];
+					double product =
+						w[ch * Kp + Kp - 1 - age] * (double)x[(t - age * c.cfg.ngram) * SD + ch];
 					sum += product;
 					size += fabs(product);
 				}
@@ -490,20 +489,19 @@ START_TEST(conv_within_bound)
 				double all = (double)a->residual[ch] + output, unit = bf16 ? 0x1p-8 : u;
 				/* storing: the sum and z under bf16, the output under both */
 				double roundings =
-					(bf16 ? 1.1 * unit * fabs(sum) + unit * (fabs(z) + fabs(sum) * unit) : 0.0) *
-					1.01;
-				double order = 1.1 * gamma_of((double)Kp) * size + 2.0 * u * fabs(z) +
-					       u * fabs(output) + 0x1p-133;
+					(bf16 ? 1.1 * unit * fabs(sum) + unit * (fabs(z) + fabs(sum) * unit) : 0.0) * 1.01;
+				double order =
+					1.1 * gamma_of((double)Kp) * size + 2.0 * u * fabs(z) + u * fabs(output) + 0x1p-133;
 				double bound = order + roundings + unit * (fabs(output) + roundings + order);
 				bounded(&ratio[bf16], "output", ch, (double)floats(&c, &twin, "output")[ch] - output,
 					bound);
 				bounded(&ratio[bf16], "output", ch, (double)floats(&c, &oracle, "output")[ch] - output,
 					bound);
 				bound += unit * (fabs(all) + bound) + u * fabs(all);
-				bounded(&ratio[bf16], "residual", ch,
-					(double)floats(&c, &twin, "residual_out")[ch] - all, bound);
-				bounded(&ratio[bf16], "residual", ch,
-					(double)floats(&c, &oracle, "residual_out")[ch] - all, bound);
+				bounded(&ratio[bf16], "residual", ch, (double)floats(&c, &twin, "residual_out")[ch] - all,
+					bound);
+				bounded(&ratio[bf16], "residual", ch, (double)floats(&c, &oracle, "residual_out")[ch] - all,
+					bound);
 			}
 		}
 		release();

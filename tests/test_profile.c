@@ -47,7 +47,7 @@ START_TEST(test_built_in_is_the_file)
 		ck_assert(memcmp(built_in.format, read.format, sizeof read.format) == 0);
 		for (int g = 0; g < PLUMB_GROUP_COUNT; g++)
 			ck_assert_msg(!built_in.keep[g] && plumb_group_takes((enum plumb_group)g, built_in.format[g]),
-			        "%s, %s", name, plumb_group_name((enum plumb_group)g));
+				"%s, %s", name, plumb_group_name((enum plumb_group)g));
 	}
 	ck_assert_int_ge(count, 8);
 	ck_assert_ptr_null(plumb_profile_shipped(-1, &text, &size));
@@ -63,23 +63,23 @@ static const struct promise {
 	} other[6];
 	int others;
 } promises[] = {
-        {"release-bf16", {{0}}, 0},
-        {"release-fp8", {{PLUMB_GROUP_NGRAM_TABLE, PLUMB_FP8_TABLE}, {PLUMB_GROUP_EXPERTS, PLUMB_FP8_BLOCK}}, 2},
-        {"release-nvfp4", {{PLUMB_GROUP_NGRAM_TABLE, PLUMB_FP8_TABLE}, {PLUMB_GROUP_EXPERTS, PLUMB_NVFP4}}, 2},
-        {"served",
-                {{PLUMB_GROUP_NGRAM_TABLE, PLUMB_FP8_TABLE}, {PLUMB_GROUP_EXPERTS, PLUMB_NVFP4},
-                        {PLUMB_GROUP_SHARED, PLUMB_NVFP4}, {PLUMB_GROUP_ATTENTION, PLUMB_NVFP4}},
-                4},
-        {"served-gdn-nvfp4",
-                {{PLUMB_GROUP_NGRAM_TABLE, PLUMB_FP8_TABLE}, {PLUMB_GROUP_EXPERTS, PLUMB_NVFP4},
-                        {PLUMB_GROUP_SHARED, PLUMB_NVFP4}, {PLUMB_GROUP_ATTENTION, PLUMB_NVFP4},
-                        {PLUMB_GROUP_GDN, PLUMB_NVFP4}},
-                5},
-        {"served-head-fp8",
-                {{PLUMB_GROUP_NGRAM_TABLE, PLUMB_FP8_TABLE}, {PLUMB_GROUP_EXPERTS, PLUMB_NVFP4},
-                        {PLUMB_GROUP_SHARED, PLUMB_NVFP4}, {PLUMB_GROUP_ATTENTION, PLUMB_NVFP4},
-                        {PLUMB_GROUP_LM_HEAD, PLUMB_FP8_ROW}},
-                5},
+	{"release-bf16", {{0}}, 0},
+	{"release-fp8", {{PLUMB_GROUP_NGRAM_TABLE, PLUMB_FP8_TABLE}, {PLUMB_GROUP_EXPERTS, PLUMB_FP8_BLOCK}}, 2},
+	{"release-nvfp4", {{PLUMB_GROUP_NGRAM_TABLE, PLUMB_FP8_TABLE}, {PLUMB_GROUP_EXPERTS, PLUMB_NVFP4}}, 2},
+	{"served",
+		{{PLUMB_GROUP_NGRAM_TABLE, PLUMB_FP8_TABLE}, {PLUMB_GROUP_EXPERTS, PLUMB_NVFP4},
+			{PLUMB_GROUP_SHARED, PLUMB_NVFP4}, {PLUMB_GROUP_ATTENTION, PLUMB_NVFP4}},
+		4},
+	{"served-gdn-nvfp4",
+		{{PLUMB_GROUP_NGRAM_TABLE, PLUMB_FP8_TABLE}, {PLUMB_GROUP_EXPERTS, PLUMB_NVFP4},
+			{PLUMB_GROUP_SHARED, PLUMB_NVFP4}, {PLUMB_GROUP_ATTENTION, PLUMB_NVFP4},
+			{PLUMB_GROUP_GDN, PLUMB_NVFP4}},
+		5},
+	{"served-head-fp8",
+		{{PLUMB_GROUP_NGRAM_TABLE, PLUMB_FP8_TABLE}, {PLUMB_GROUP_EXPERTS, PLUMB_NVFP4},
+			{PLUMB_GROUP_SHARED, PLUMB_NVFP4}, {PLUMB_GROUP_ATTENTION, PLUMB_NVFP4},
+			{PLUMB_GROUP_LM_HEAD, PLUMB_FP8_ROW}},
+		5},
 };
 enum { PROMISES = sizeof promises / sizeof promises[0] };
 
@@ -93,7 +93,7 @@ START_TEST(test_promise)
 			if ((int)promise->other[i].group == g)
 				want = promise->other[i].format;
 		ck_assert_msg(p.format[g] == want, "%s: %s is %s, expected %s", promise->name,
-		        plumb_group_name((enum plumb_group)g), plumb_format_name(p.format[g]), plumb_format_name(want));
+			plumb_group_name((enum plumb_group)g), plumb_format_name(p.format[g]), plumb_format_name(want));
 	}
 	ck_assert(p.keep_caches && p.keep_state);
 }
@@ -114,12 +114,11 @@ static int parse(const char *text, struct plumb_profile *p)
 START_TEST(test_every_field_is_read)
 {
 	struct plumb_profile p;
-	ck_assert_msg(
-	        parse("{\"version\": 1, \"groups\": {\"embed\": \"f16\", \"experts\": \"nvfp4\", \"index\": \"keep\","
-	              "\"hc\": \"fp8_row\", \"lm_head\": \"fp8_block\", \"ngram_table\": \"fp8_table\"},"
-	              "\"caches\": \"fp8\", \"state\": \"f16\", \"description\": \"a test\"}",
-	                &p) == PLUMB_OK,
-	        "%s", err.text);
+	ck_assert_msg(parse("{\"version\": 1, \"groups\": {\"embed\": \"f16\", \"experts\": \"nvfp4\", \"index\": \"keep\","
+			    "\"hc\": \"fp8_row\", \"lm_head\": \"fp8_block\", \"ngram_table\": \"fp8_table\"},"
+			    "\"caches\": \"fp8\", \"state\": \"f16\", \"description\": \"a test\"}",
+			      &p) == PLUMB_OK,
+		"%s", err.text);
 	ck_assert_str_eq(p.name, "mine");
 	ck_assert_str_eq(p.description, "a test");
 	for (int g = 0; g < PLUMB_GROUP_COUNT; g++) {
@@ -144,37 +143,36 @@ END_TEST
 static const struct {
 	const char *text, *message; /* a part of it, besides the file */
 } refused[] = {
-        {"", "dir/mine.json"},
-        {"[]", "expected an object"},
-        {"{\"groups\": {}}", "version"},
-        {"{\"version\": 2, \"groups\": {}}", "version"},
-        {"{\"version\": \"1\", \"groups\": {}}", "version"},
-        {"{\"version\": 1}", "groups"},
-        {"{\"version\": 1, \"groups\": []}", "groups"},
-        {TOP(", \"cache\": \"f32\""), "\"cache\" is no key of a profile, expected one of version"},
-        {TOP(", \"caches\": null"), "caches is null"},
-        {TOP(", \"caches\": \"f16\""), "caches is \"f16\", expected keep, f32, bf16 or fp8"},
-        {TOP(", \"caches\": 8"), "caches"},
-        {TOP(", \"state\": \"bf16\""), "state is \"bf16\", expected keep, f32 or f16"},
-        {TOP(", \"description\": 1"), "description"},
-        {TOP(", \"description\": \"two\\nlines\""), "description"},
-        {TOP(", \"description\": \"nai\\u0308ve\""), "description"},
-        {GROUPS("\"expert\": \"nvfp4\""),
-                "groups.\"expert\" is no group of matrices, expected one of embed, ngram_table"},
-        {GROUPS("\"experts\": null"), "groups.experts is null"},
-        {GROUPS("\"experts\": 4"), "groups.experts"},
-        {GROUPS("\"experts\": [\"nvfp4\"]"), "groups.experts"},
-        {GROUPS("\"experts\": \"fp4\""),
-                "groups.experts is \"fp4\", expected keep, f32, f16, bf16, fp8_row, fp8_block or nvfp4"},
-        {GROUPS("\"experts\": \"NVFP4\""), "groups.experts is \"NVFP4\""},
-        {GROUPS("\"experts\": \"\""), "groups.experts is \"\""},
-        {GROUPS("\"experts\": \"fp8_table\""), "groups.experts is \"fp8_table\""},
-        {GROUPS("\"lm_head\": \"fp8_table\""), "groups.lm_head is \"fp8_table\""},
-        {GROUPS("\"ngram_table\": \"nvfp4\""),
-                "groups.ngram_table is \"nvfp4\", expected keep, f32, f16, bf16 or fp8_table"},
-        {GROUPS("\"embed\": \"fp8_row\""), "groups.embed is \"fp8_row\""},
-        {GROUPS("\"gdn\": \"nvfp4\", \"gdn\": \"bf16\""), "gdn"},
-        {TOP("") "x", "dir/mine.json"},
+	{"", "dir/mine.json"},
+	{"[]", "expected an object"},
+	{"{\"groups\": {}}", "version"},
+	{"{\"version\": 2, \"groups\": {}}", "version"},
+	{"{\"version\": \"1\", \"groups\": {}}", "version"},
+	{"{\"version\": 1}", "groups"},
+	{"{\"version\": 1, \"groups\": []}", "groups"},
+	{TOP(", \"cache\": \"f32\""), "\"cache\" is no key of a profile, expected one of version"},
+	{TOP(", \"caches\": null"), "caches is null"},
+	{TOP(", \"caches\": \"f16\""), "caches is \"f16\", expected keep, f32, bf16 or fp8"},
+	{TOP(", \"caches\": 8"), "caches"},
+	{TOP(", \"state\": \"bf16\""), "state is \"bf16\", expected keep, f32 or f16"},
+	{TOP(", \"description\": 1"), "description"},
+	{TOP(", \"description\": \"two\\nlines\""), "description"},
+	{TOP(", \"description\": \"nai\\u0308ve\""), "description"},
+	{GROUPS("\"expert\": \"nvfp4\""), "groups.\"expert\" is no group of matrices, expected one of embed, ngram_table"},
+	{GROUPS("\"experts\": null"), "groups.experts is null"},
+	{GROUPS("\"experts\": 4"), "groups.experts"},
+	{GROUPS("\"experts\": [\"nvfp4\"]"), "groups.experts"},
+	{GROUPS("\"experts\": \"fp4\""),
+		"groups.experts is \"fp4\", expected keep, f32, f16, bf16, fp8_row, fp8_block or nvfp4"},
+	{GROUPS("\"experts\": \"NVFP4\""), "groups.experts is \"NVFP4\""},
+	{GROUPS("\"experts\": \"\""), "groups.experts is \"\""},
+	{GROUPS("\"experts\": \"fp8_table\""), "groups.experts is \"fp8_table\""},
+	{GROUPS("\"lm_head\": \"fp8_table\""), "groups.lm_head is \"fp8_table\""},
+	{GROUPS("\"ngram_table\": \"nvfp4\""),
+		"groups.ngram_table is \"nvfp4\", expected keep, f32, f16, bf16 or fp8_table"},
+	{GROUPS("\"embed\": \"fp8_row\""), "groups.embed is \"fp8_row\""},
+	{GROUPS("\"gdn\": \"nvfp4\", \"gdn\": \"bf16\""), "gdn"},
+	{TOP("") "x", "dir/mine.json"},
 };
 enum { REFUSED = sizeof refused / sizeof refused[0] };
 
@@ -185,7 +183,7 @@ START_TEST(test_refused)
 	before = p;
 	ck_assert_int_eq(parse(refused[_i].text, &p), PLUMB_BAD_INPUT);
 	ck_assert_msg(strstr(err.text, "dir/mine.json") == err.text && strstr(err.text, refused[_i].message),
-	        "'%s' does not contain '%s'", err.text, refused[_i].message);
+		"'%s' does not contain '%s'", err.text, refused[_i].message);
 	ck_assert_ptr_null(strchr(err.text, '\n'));
 	ck_assert_mem_eq(&p, &before, sizeof p);
 }
@@ -216,11 +214,10 @@ START_TEST(test_names_and_paths)
 	struct plumb_profile p;
 	char dir[SCRATCH_PATH], path[SCRATCH_PATH];
 	ck_assert_int_eq(plumb_profile_open("serve", &p, &err), PLUMB_BAD_INPUT);
-	ck_assert_msg(strstr(err.text, "'serve'") && strstr(err.text, "release-bf16, ") && strstr(err.text, "served"),
-	        "%s", err.text);
+	ck_assert_msg(strstr(err.text, "'serve'") && strstr(err.text, "release-bf16, ") && strstr(err.text, "served"), "%s",
+		err.text);
 	ck_assert_int_eq(plumb_profile_open("", &p, &err), PLUMB_BAD_INPUT);
-	ck_assert_int_eq(
-	        plumb_profile_open("served.json", &p, &err), PLUMB_BAD_INPUT); /* a path, and there is no file */
+	ck_assert_int_eq(plumb_profile_open("served.json", &p, &err), PLUMB_BAD_INPUT); /* a path, and there is no file */
 	ck_assert_ptr_nonnull(strstr(err.text, "served.json"));
 	ck_assert_int_eq(plumb_profile_open("/nonexistent/served", &p, &err), PLUMB_BAD_INPUT);
 	ck_assert_ptr_nonnull(strstr(err.text, "/nonexistent/served"));
@@ -260,9 +257,9 @@ static const struct {
 	const char *dir, *prefix;
 	int matrices[PLUMB_GROUP_COUNT]; /* from the config: 4 layers of which 1 attention, PLE in one */
 } walked[] = {
-        {PLUMB_GOLDEN_DIR "/tiny/checkpoint", "model.", {1, 4, 2, 26, 9, 6, 4, 1, 8, 4 * 16 * 3, 12, 1}},
-        {PLUMB_GOLDEN_DIR "/tiny-nvfp4/checkpoint", "model.language_model.",
-                {1, 4, 2, 26, 9, 6, 4, 1, 8, 4 * 12 * 3, 12, 1}},
+	{PLUMB_GOLDEN_DIR "/tiny/checkpoint", "model.", {1, 4, 2, 26, 9, 6, 4, 1, 8, 4 * 16 * 3, 12, 1}},
+	{PLUMB_GOLDEN_DIR "/tiny-nvfp4/checkpoint", "model.language_model.",
+		{1, 4, 2, 26, 9, 6, 4, 1, 8, 4 * 12 * 3, 12, 1}},
 };
 enum { WALKED = sizeof walked / sizeof walked[0] };
 
@@ -274,8 +271,7 @@ START_TEST(test_walk)
 	ck_assert_msg(plumb_checkpoint_open(walked[_i].dir, &ck, &err) == PLUMB_OK, "%s", err.text);
 	ck_assert_msg(plumb_shards_open(walked[_i].dir, &shards, &err) == PLUMB_OK, "%s", err.text);
 	struct plumb_model model = *plumb_checkpoint_model(ck);
-	struct seen seen = {
-	        .shards = shards, .times = calloc(shards->tensors, sizeof(int)), .prefix = walked[_i].prefix};
+	struct seen seen = {.shards = shards, .times = calloc(shards->tensors, sizeof(int)), .prefix = walked[_i].prefix};
 	ck_assert_int_eq(plumb_groups_walk(&model, see, &seen), PLUMB_OK);
 	for (size_t i = 0; i < shards->tensors; i++) {
 		const struct plumb_tensor *t = shards->tensor[i];
@@ -302,12 +298,12 @@ static const struct {
 	const char *name;
 	double token, slack;
 } totals[] = {
-        {"release-bf16", 13.34, 0.005},
-        {"release-fp8", 10.98, 0.005},
-        {"release-nvfp4", 9.95, 0.005},
-        {"served", 8.75, 0.005},
-        {"dense-fp8", 5.77, 0.011},
-        {"least-bytes", 3.94, 0.011},
+	{"release-bf16", 13.34, 0.005},
+	{"release-fp8", 10.98, 0.005},
+	{"release-nvfp4", 9.95, 0.005},
+	{"served", 8.75, 0.005},
+	{"dense-fp8", 5.77, 0.011},
+	{"least-bytes", 3.94, 0.011},
 };
 enum { TOTALS = sizeof totals / sizeof totals[0] };
 
@@ -320,7 +316,7 @@ START_TEST(test_totals_of_the_release)
 	ck_assert_int_eq(plumb_profile_bytes(&release, &p, &bytes, &err), PLUMB_OK);
 	double gb = (double)bytes.all.token / 1e9;
 	ck_assert_msg(gb > totals[_i].token - totals[_i].slack && gb < totals[_i].token + totals[_i].slack,
-	        "%s reads %.4f GB a token, expected %.2f", p.name, gb, totals[_i].token);
+		"%s reads %.4f GB a token, expected %.2f", p.name, gb, totals[_i].token);
 }
 END_TEST
 
@@ -382,8 +378,8 @@ START_TEST(test_bytes_of_a_model)
 	ck_assert_int_eq(plumb_profile_bytes(&model.cfg, &p, &bytes, &err), PLUMB_OK);
 	for (int g = 0; g < PLUMB_GROUP_COUNT; g++) {
 		ck_assert_int_eq(bytes.group[g].resident, sum[g].resident);
-		ck_assert_int_eq(bytes.group[g].matrices,
-		        g == PLUMB_GROUP_NGRAM_TABLE ? 1 : sum[g].matrices); /* there in 4 parts */
+		ck_assert_int_eq(
+			bytes.group[g].matrices, g == PLUMB_GROUP_NGRAM_TABLE ? 1 : sum[g].matrices); /* there in 4 parts */
 	}
 	plumb_checkpoint_close(ck);
 }

@@ -56,7 +56,7 @@ static int digest_call(void *self, const struct plumb_call *call)
 }
 
 static struct plumb_digest run(
-        const struct plumb_model *model, const struct plumb_set *set, void *device, enum plumb_policy policy)
+	const struct plumb_model *model, const struct plumb_set *set, void *device, enum plumb_policy policy)
 {
 	struct plumb_decoder_options options = {.policy = policy, .traces = true};
 	struct plumb_decoder *d = decode_create(model, set, device, &options);
@@ -100,8 +100,7 @@ START_TEST(every_bit)
 	struct plumb_digest twin = run(model, &plumb_ref_twin, NULL, policy);
 	struct plumb_digest kernels = run(model, plumb_device_set(device), device, policy);
 	ck_assert_msg(equal(&twin, &kernels), "%s: %s of the kernels, %s of the twin",
-	        plumb_requantised_show(r, text, sizeof text), plumb_digest_show(&kernels, x),
-	        plumb_digest_show(&twin, y));
+		plumb_requantised_show(r, text, sizeof text), plumb_digest_show(&kernels, x), plumb_digest_show(&twin, y));
 	ck_assert_int_eq(equal(&twin, &plain), strcmp(profile.name, "release-bf16") == 0);
 	plumb_device_close(device);
 	plumb_requantised_free(r);
@@ -132,11 +131,12 @@ START_TEST(bounds_hold)
 {
 	struct program_result r;
 	const char *name = profile_name(_i / 2);
-	program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT
-	        " --profile %s --policy %s --mode twin --view local --bounds --quiet",
-	        name, _i % 2 ? "bf16" : "f32");
-	ck_assert_msg(strstr(r.out, "pass  bounds") && strstr(r.out, "; 0 failed; largest ratio"), "%s: %s%s", name,
-	        r.out, r.err);
+	program(&r, dir,
+		"check " TINY " --checkpoint " CHECKPOINT
+		" --profile %s --policy %s --mode twin --view local --bounds --quiet",
+		name, _i % 2 ? "bf16" : "f32");
+	ck_assert_msg(strstr(r.out, "pass  bounds") && strstr(r.out, "; 0 failed; largest ratio"), "%s: %s%s", name, r.out,
+		r.err);
 	ck_assert_int_eq(r.status, strcmp(name, "release-bf16") != 0);
 }
 END_TEST
@@ -148,7 +148,8 @@ START_TEST(what_changed_is_said)
 	size_t size;
 
 	scratch_path(path, dir, "report.json");
-	program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " --profile served --scan --view local --json '%s'", path);
+	program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " --profile served --scan --view local --json '%s'",
+		path);
 	expect(&r, 1, "\nrequantised served: ngram_table bf16 -> fp8_table, 4 matrices; ");
 	expect(&r, 1, "\nscanned     737140 weights, all are finite numbers\n");
 	char *text = scratch_read(path, &size);
@@ -157,8 +158,7 @@ START_TEST(what_changed_is_said)
 	ck_assert_str_eq(cJSON_GetObjectItem(o, "profile")->valuestring, "served");
 	ck_assert(cJSON_GetObjectItem(root, "weights_scanned")->valuedouble == 737140);
 	int groups = 0;
-	cJSON_ArrayForEach(group, cJSON_GetObjectItem(o, "groups"))
-	{
+	cJSON_ArrayForEach (group, cJSON_GetObjectItem(o, "groups")) {
 		groups++;
 		if (strcmp(cJSON_GetObjectItem(group, "group")->valuestring, "experts") != 0)
 			continue;
@@ -166,13 +166,14 @@ START_TEST(what_changed_is_said)
 		ck_assert_str_eq(cJSON_GetObjectItem(group, "to")->valuestring, "nvfp4");
 		ck_assert(cJSON_GetObjectItem(group, "changed")->valuedouble == 192);
 		ck_assert(cJSON_GetObjectItem(group, "bytes_before")->valuedouble >
-		          3 * cJSON_GetObjectItem(group, "bytes_after")->valuedouble);
+			  3 * cJSON_GetObjectItem(group, "bytes_after")->valuedouble);
 	}
 	ck_assert_int_eq(groups, 4);
 	cJSON_Delete(root);
 	free(text);
 
-	program(&r, dir, "check " NVFP4 "/tiny-nvfp4.h5 --checkpoint " NVFP4 "/checkpoint --profile release-nvfp4 --view local");
+	program(&r, dir,
+		"check " NVFP4 "/tiny-nvfp4.h5 --checkpoint " NVFP4 "/checkpoint --profile release-nvfp4 --view local");
 	expect(&r, 0, "\nrequantised release-nvfp4: all is held so\n"); /* and the golden is met */
 	ck_assert_ptr_null(strstr(r.out, "scanned"));
 	program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " --view local");
@@ -181,8 +182,8 @@ START_TEST(what_changed_is_said)
 	program(&r, dir, "run --checkpoint " CHECKPOINT " --tokens 5,17,42 --steps 2 --profile served-gdn-nvfp4");
 	expect(&r, 0, ",");
 	ck_assert_msg(strstr(r.err, "plumb run: requantised served-gdn-nvfp4: ") &&
-	                      strstr(r.err, "gdn bf16 -> nvfp4, 9 matrices"),
-	        "%s", r.err);
+			      strstr(r.err, "gdn bf16 -> nvfp4, 9 matrices"),
+		"%s", r.err);
 }
 END_TEST
 
@@ -279,8 +280,7 @@ int main(void)
 	for (int i = 0; i < 2 * profiles(); i += step)
 		tcase_add_loop_test(tcase, every_bit, i, i + 1);
 	if (kind == PLUMB_DEVICE_SIMT) {
-		for (int i = 0; i < 2 * profiles();
-		        i += step) /* the profiles by turns in either policy, served in both */
+		for (int i = 0; i < 2 * profiles(); i += step) /* the profiles by turns in either policy, served in both */
 			if (i % 2 == i / 2 % 2 || strcmp(profile_name(i / 2), "served") == 0)
 				tcase_add_loop_test(tcase, bounds_hold, i, i + 1);
 		tcase_add_test(tcase, what_changed_is_said);

@@ -15,7 +15,7 @@
 
 enum { CASES = RIG_SLOW ? 12 : 24, SEEDS = RIG_SLOW ? 2 : 3 };
 
-static double worst[2];		  /* project, score; policy f32: largest error of the twin as a part of its bound */
+static double worst[2];           /* project, score; policy f32: largest error of the twin as a part of its bound */
 static int64_t flipped, compared; /* policy bf16: queries of the twin that are not the oracle's */
 
 static double last(const struct rig *r, double x)
@@ -40,15 +40,15 @@ static void open_case(struct rig *r, int i, const char *what)
 
 static struct plumb_cache cache_of(struct rig *r, const char *name, int64_t rows, int64_t page_rows)
 {
-	return rig_cache(r, name, (enum plumb_format)rig_below(r, PLUMB_PLAIN_FORMATS), rows, r->cfg.index_dim,
-		page_rows, (rows + page_rows - 1) / page_rows + 2);
+	return rig_cache(r, name, (enum plumb_format)rig_below(r, PLUMB_PLAIN_FORMATS), rows, r->cfg.index_dim, page_rows,
+		(rows + page_rows - 1) / page_rows + 2);
 }
 
 /* --- qsa_project --- */
 
 /* Norm and rope of a head in binary64; size: what error bounds scale with; mass: sizes of x before cancellation. */
-static void witness_rotation(const struct rig *r, const double *x, const double *mass, const float *w,
-	const float *rope, double *turned, double *size)
+static void witness_rotation(const struct rig *r, const double *x, const double *mass, const float *w, const float *rope,
+	double *turned, double *size)
 {
 	int64_t n = r->cfg.index_dim, half = r->cfg.rotary_dim / 2;
 	double squares = 0;
@@ -117,10 +117,10 @@ START_TEST(project)
 		r.cfg.index_heads = 1;
 	int64_t D = r.cfg.hidden, Hi = r.cfg.index_heads, Di = r.cfg.index_dim, B = r.cfg.block_tokens;
 	int64_t T = 1 + _i % 4, top = r.env.capacity - T, NB = r.env.capacity / B, page = 1 + rig_below(&r, 4);
-	int64_t p = _i % 6 == 0	  ? 0
-		    : _i % 6 == 1 ? top
-		    : _i % 6 == 2 ? B - 1
-				  : rig_below(&r, top + 1),
+	int64_t p = _i % 6 == 0   ? 0
+	            : _i % 6 == 1 ? top
+	            : _i % 6 == 2 ? B - 1
+	                          : rig_below(&r, top + 1),
 		P = r.env.capacity + B;
 	float *rope = rig_memory(&r, (size_t)(P * r.cfg.rotary_dim) * sizeof *rope, 0);
 	float *x = rig_input(&r, T * D);
@@ -128,8 +128,8 @@ START_TEST(project)
 	struct plumb_weight q_norm = rig_weight(&r, 1, Di, 0.2f), k_norm = rig_weight(&r, 1, Di, 0.2f);
 	struct plumb_cache raw = cache_of(&r, "raw_keys", r.env.capacity, page * B),
 			   keys = cache_of(&r, "block_keys", NB, page);
-	struct plumb_qsa_project a = {T, rig_position(&r, p), x, rope, &w, &q_norm, &k_norm,
-		rig_output(&r, "query", T * Hi * Di), &raw, &keys};
+	struct plumb_qsa_project a = {
+		T, rig_position(&r, p), x, rope, &w, &q_norm, &k_norm, rig_output(&r, "query", T * Hi * Di), &raw, &keys};
 	plumb_rope_table(&r.cfg, r.env.policy, P, rope);
 
 	unsigned char *twin = rig_agree(&r, qsa_project_twin, qsa_project_opt, &a, SEEDS);
@@ -151,8 +151,7 @@ START_TEST(project)
 		 * and rope; bf16: four rounded values before the last, of the block key five */
 		bool bf16 = r.env.policy == PLUMB_POLICY_BF16;
 		double sum = who ? rig_gamma(depth) : 0x1p-40;
-		double share =
-			who ? 2 * sum + (plumb_strided_depth(Di, PLUMB_HEAD_LANES) / 2.0 + 8) * 0x1p-24 : 0x1p-38;
+		double share = who ? 2 * sum + (plumb_strided_depth(Di, PLUMB_HEAD_LANES) / 2.0 + 8) * 0x1p-24 : 0x1p-38;
 		share += bf16 ? 5.2 * 0x1p-8 : 0;
 		const unsigned char *result = who ? twin : oracle;
 		for (int64_t i = 0; i < raw_count; i++)
@@ -198,8 +197,8 @@ START_TEST(project)
 			for (int64_t i = 0; i < Di; i++) {
 				mean[i] = mean_mass[i] = 0;
 				for (int64_t j = 0; j < B; j++) {
-					int64_t from = raw.page[(b * B + j) / (page * B)] * page * B +
-						       (b * B + j) % (page * B);
+					int64_t from =
+						raw.page[(b * B + j) / (page * B)] * page * B + (b * B + j) % (page * B);
 					double k = rig_value((int)raw.format, result, from * Di + i);
 					mean[i] += k / (double)B;
 					mean_mass[i] += fabs(k) / (double)B;
@@ -211,8 +210,7 @@ START_TEST(project)
 			double pooled = share + (double)(B + 1) * (who ? 0x1p-24 : 0);
 			for (int64_t i = 0; i < Di; i++) {
 				double k = key_now[key * Di + i];
-				key_bound[key * Di + i] =
-					pooled * 2 * size[i] + last(&r, k) + stored(keys.format, k) * 1.1;
+				key_bound[key * Di + i] = pooled * 2 * size[i] + last(&r, k) + stored(keys.format, k) * 1.1;
 				for (int64_t j = 0; j < Di && Di < 8; j++)
 					key_bound[key * Di + i] += pooled * size[j] * fabs(k) * 2;
 			}
@@ -227,7 +225,7 @@ START_TEST(project)
 	for (int64_t i = 0; r.env.policy == PLUMB_POLICY_BF16 && i < T * Hi * Di; i++, compared++) {
 		int format;
 		flipped += rig_value(PLUMB_F32, rig_part(&r, twin, "query", &format), i) !=
-			   rig_value(PLUMB_F32, rig_part(&r, oracle, "query", &format), i);
+		           rig_value(PLUMB_F32, rig_part(&r, oracle, "query", &format), i);
 	}
 	if (D > 1) {
 		rig_differs(&r, rope_next, &a, twin, "rope of the next position");
@@ -566,9 +564,9 @@ START_TEST(select_small)
 			rig_output_i32(&r, "block", T * N), rig_output_i32(&r, "count", T)};
 		for (int64_t i = 0; i < T * NB; i++) /* what is not complete is bait: NaN, or the best of all */
 			score[i] = i % NB < (*a.position + i / NB + 1) / B
-					   ? select_value(&r, (enum select_class) class, i % NB, NB)
-				   : i % 2 ? NAN
-					   : INFINITY;
+			                   ? select_value(&r, (enum select_class) class, i % NB, NB)
+			           : i % 2 ? NAN
+			                   : INFINITY;
 		check_select(&r, &a, 2, false);
 		rig_close(&r);
 	}

@@ -98,8 +98,8 @@ static void check_element(const float *x, const struct plumb_weight *w, int64_t 
 		expected = nearest_e4m3(quotient(v, fp8_scale(x, w, n, k)));
 	}
 	ck_assert_msg(found == expected, "%s (%lld, %lld)[%lld, %lld] = %a: code %x, expected %x",
-	        plumb_format_name(w->format), (long long)w->rows, (long long)w->cols, (long long)n, (long long)k,
-	        (double)v, found, expected);
+		plumb_format_name(w->format), (long long)w->rows, (long long)w->cols, (long long)n, (long long)k, (double)v,
+		found, expected);
 }
 
 /* --- matrices ----------------------------------------------------------------------------------------------------- */
@@ -112,11 +112,11 @@ static float uniform(void) /* in [-1, 1) */
 	return (float)((double)(int64_t)(state >> 11) * 0x1p-52 - 1);
 }
 
-static struct plumb_weight quantised(enum plumb_format format, enum plumb_format scale_format, const float *x,
-        int64_t rows, int64_t cols, float global)
+static struct plumb_weight quantised(
+	enum plumb_format format, enum plumb_format scale_format, const float *x, int64_t rows, int64_t cols, float global)
 {
 	struct plumb_weight w = {
-	        .format = format, .rows = rows, .cols = cols, .scale_format = scale_format, .global = global};
+		.format = format, .rows = rows, .cols = cols, .scale_format = scale_format, .global = global};
 	struct plumb_error err = {""};
 	/* exactly sized, filled with ones: nothing may be left over */
 	size_t data_bytes = plumb_weight_data_bytes(&w), scale_bytes = plumb_weight_scale_bytes(&w);
@@ -142,15 +142,14 @@ static void release(struct plumb_weight *w)
 /* Random matrices with rows and columns of very different sizes, of odd shapes. */
 START_TEST(nearest_codes)
 {
-	static const int64_t shapes[][2] = {
-	        {1, 1}, {1, 17}, {3, 15}, {5, 16}, {129, 33}, {130, 257}, {256, 128}, {2, 640}};
+	static const int64_t shapes[][2] = {{1, 1}, {1, 17}, {3, 15}, {5, 16}, {129, 33}, {130, 257}, {256, 128}, {2, 640}};
 	for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
 		int64_t rows = shapes[s][0], cols = shapes[s][1];
 		float *x = malloc((size_t)(rows * cols) * sizeof *x);
 		for (int64_t i = 0; i < rows * cols; i++)
 			x[i] = ldexpf(uniform(), (int)(i / cols % 5) * 3 - (int)(i % cols / 16 % 4) * 2 - 9);
 		struct plumb_weight w = quantised(
-		        (enum plumb_format)(PLUMB_FP8_ROW + _i / 2), _i % 2 ? PLUMB_BF16 : PLUMB_F32, x, rows, cols, 0);
+			(enum plumb_format)(PLUMB_FP8_ROW + _i / 2), _i % 2 ? PLUMB_BF16 : PLUMB_F32, x, rows, cols, 0);
 		for (int64_t n = 0; n<rows; n += n % 128> 3 && n % 128 < 125 ? 9 : 1)
 			for (int64_t k = 0; k<cols; k += k % 128> 18 && k % 128 < 110 ? 7 : 1)
 				check_element(x, &w, n, k);
@@ -185,7 +184,7 @@ START_TEST(round_trip)
 	for (int i = 0; i < 16; i++)
 		scale[i] = (unsigned char)(i < 15 ? 1 + 8 * i : 0x7E);
 	struct plumb_weight fp4 = {
-	        .format = PLUMB_NVFP4, .rows = 1, .cols = 256, .data = nibble, .scale = scale, .global = 0x1p-12f};
+		.format = PLUMB_NVFP4, .rows = 1, .cols = 256, .data = nibble, .scale = scale, .global = 0x1p-12f};
 	plumb_weight_row(&fp4, 0, 0, 256, value);
 	w = quantised(PLUMB_NVFP4, PLUMB_F32, value, 1, 256, 0);
 	ck_assert(w.global == 0x1p-12f);
@@ -200,26 +199,26 @@ START_TEST(midpoints)
 {
 	for (unsigned c = 0; c + 1 <= 0x7E; c++) {
 		float middle = (float)((e4m3(c) + e4m3(c + 1)) / 2);
-		float x[7] = {448, middle, nextafterf(middle, 0), nextafterf(middle, 1000), -middle,
-		        -nextafterf(middle, 0), -nextafterf(middle, 1000)};
+		float x[7] = {448, middle, nextafterf(middle, 0), nextafterf(middle, 1000), -middle, -nextafterf(middle, 0),
+			-nextafterf(middle, 1000)};
 		unsigned even = c % 2 ? c + 1 : c;
 		unsigned expected[7] = {0x7E, even, c, c + 1, even | 0x80, c | 0x80, (c + 1) | 0x80};
 		struct plumb_weight w = quantised(PLUMB_FP8_ROW, PLUMB_F32, x, 1, 7, 0);
 		for (int k = 0; k < 7; k++)
 			ck_assert_msg(code_at(&w, 0, k) == expected[k], "%a: %x, expected %x", (double)x[k],
-			        code_at(&w, 0, k), expected[k]);
+				code_at(&w, 0, k), expected[k]);
 		release(&w);
 	}
 	for (unsigned c = 0; c + 1 <= 7; c++) {
 		float middle = (float)((e2m1(c) + e2m1(c + 1)) / 2);
 		float x[7] = {6 * 448, middle * 448, nextafterf(middle, 0) * 448, nextafterf(middle, 10) * 448,
-		        -middle * 448, -nextafterf(middle, 0) * 448, -nextafterf(middle, 10) * 448};
+			-middle * 448, -nextafterf(middle, 0) * 448, -nextafterf(middle, 10) * 448};
 		unsigned even = c % 2 ? c + 1 : c;
 		unsigned expected[7] = {7, even, c, c + 1, even | 8, c | 8, (c + 1) | 8};
 		struct plumb_weight w = quantised(PLUMB_NVFP4, PLUMB_F32, x, 1, 7, 0);
 		for (int k = 0; k < 7; k++)
 			ck_assert_msg(code_at(&w, 0, k) == expected[k], "%a: %x, expected %x", (double)x[k],
-			        code_at(&w, 0, k), expected[k]);
+				code_at(&w, 0, k), expected[k]);
 		release(&w);
 	}
 	/* the block scale is rounded to even as well: 17 and 19 halves of the step above 16 */
@@ -278,8 +277,8 @@ START_TEST(zeros)
 				plumb_weight_row(&w, n, 0, 40, out);
 				for (int k = 0; k < 40; k++) {
 					bool here = full && n == 2 && k == 20;
-					ck_assert_msg(here ? fabsf(out[k] - 3) < 1e-6f : out[k] == 0,
-					        "%s [%d, %d] is %g", plumb_format_name(w.format), n, k, (double)out[k]);
+					ck_assert_msg(here ? fabsf(out[k] - 3) < 1e-6f : out[k] == 0, "%s [%d, %d] is %g",
+						plumb_format_name(w.format), n, k, (double)out[k]);
 				}
 			}
 			plumb_weight_row(&w, 0, 0, 40, out);
@@ -307,9 +306,9 @@ START_TEST(small_scales)
 		unsigned code = ((const unsigned char *)w.scale)[1];
 		ck_assert(w.global == 1);
 		ck_assert_msg(code == (e <= 6         ? (unsigned)(7 - e) << 3
-		                              : e < 9 ? 8u >> (e - 6)
-		                                      : 1u),
-		        "2^-%d: scale %x", e, code);
+					      : e < 9 ? 8u >> (e - 6)
+						      : 1u),
+			"2^-%d: scale %x", e, code);
 		plumb_weight_row(&w, 0, 0, 32, out);
 		/* exact down to 2^-9, then rounded with a step of half of it, then lost */
 		if (e <= 9)
@@ -325,11 +324,10 @@ START_TEST(small_scales)
 		for (int format = PLUMB_FP8_ROW; format < PLUMB_FORMAT_COUNT; format++) {
 			for (int sf = 0; sf < 2; sf++) {
 				struct plumb_weight w =
-				        quantised((enum plumb_format)format, sf ? PLUMB_BF16 : PLUMB_F32, x, 1, 2, 0);
+					quantised((enum plumb_format)format, sf ? PLUMB_BF16 : PLUMB_F32, x, 1, 2, 0);
 				plumb_weight_row(&w, 0, 0, 2, out);
-				ck_assert_msg(
-				        isfinite(out[0]) && out[0] >= 0 && out[0] <= 2 * x[0] && out[1] == -out[0],
-				        "%s 2^-%d comes back as %a", plumb_format_name(w.format), e, (double)out[0]);
+				ck_assert_msg(isfinite(out[0]) && out[0] >= 0 && out[0] <= 2 * x[0] && out[1] == -out[0],
+					"%s 2^-%d comes back as %a", plumb_format_name(w.format), e, (double)out[0]);
 				/* a bf16 value keeps its size down to where the scale itself runs out of bits */
 				if (e <= 120)
 					ck_assert(fabsf(out[0] - x[0]) <= x[0] * 0x1p-3f);

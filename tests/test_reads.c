@@ -75,8 +75,8 @@ START_TEST(experts_once_and_in_order)
 	struct plumb_env env = {.cfg = cfg, .err = &err};
 	struct plumb_weight gate[37], up[37], shared = {.rows = 131, .cols = 203};
 	int32_t expert[] = {36, 2, 5, 2, -1, 37, 5, 0, 36, 36};
-	struct plumb_moe_gate_up a = {.T = 2, .expert = expert, .gate = gate, .up = up,
-		.shared_gate = &shared, .shared_up = &shared};
+	struct plumb_moe_gate_up a = {
+		.T = 2, .expert = expert, .gate = gate, .up = up, .shared_gate = &shared, .shared_up = &shared};
 	static const int64_t wanted[] = {0, 2, 5, 36};
 	static struct parts p;
 
@@ -126,8 +126,15 @@ START_TEST(hashed_rows_are_the_ops_rows)
 	embedding = malloc((size_t)(T * model->cfg.ple_dim) * sizeof *embedding);
 	for (int t = 0; t < T; t++)
 		token[t] = t % 9 == 8 ? (int32_t)model->cfg.eos : t * 37 % 11;
-	struct plumb_ple_embed a = {.T = T, .token = token, .history = history, .ngram = &w->ngram, .table = w->table,
-		.shards = w->shards, .shard_rows = w->shard_rows, .row = row, .embedding = embedding};
+	struct plumb_ple_embed a = {.T = T,
+		.token = token,
+		.history = history,
+		.ngram = &w->ngram,
+		.table = w->table,
+		.shards = w->shards,
+		.shard_rows = w->shard_rows,
+		.row = row,
+		.embedding = embedding};
 	memcpy(before, history, sizeof before);
 	p.count = 0;
 	ck_assert_int_eq(plumb_reads(&env, PLUMB_PLE_EMBED, &a, collect, &p), PLUMB_OK);
@@ -288,7 +295,8 @@ START_TEST(unread_bytes_do_not_matter)
 	char plain[33], poisoned[33];
 
 	ck_assert_msg(plumb_profile_open(profiles[_i / SETS], &profile, &err) == PLUMB_OK, "%s", err.text);
-	ck_assert_msg(plumb_synthetic_open("tiny", &(struct plumb_synthetic_options){.profile = &profile}, &s, &err) == PLUMB_OK,
+	ck_assert_msg(
+		plumb_synthetic_open("tiny", &(struct plumb_synthetic_options){.profile = &profile}, &s, &err) == PLUMB_OK,
 		"%s", err.text);
 	ck_assert_int_eq(plumb_device_open(PLUMB_DEVICE_SIMT, NULL, &device, &err), PLUMB_OK);
 	const struct plumb_binding sets[SETS] = {

@@ -28,8 +28,7 @@ static struct plumb_requantised *result;
 static struct plumb_model *opened(const char *dir)
 {
 	ck_assert_msg(plumb_checkpoint_open(dir, &checkpoint, &err) == PLUMB_OK, "%s", err.text);
-	return (struct plumb_model *)(uintptr_t)plumb_checkpoint_model(
-	        checkpoint); /* tests put other weights into it */
+	return (struct plumb_model *)(uintptr_t)plumb_checkpoint_model(checkpoint); /* tests put other weights into it */
 }
 
 static void closed(void)
@@ -64,14 +63,13 @@ static const struct plumb_model *apply(const struct plumb_model *m, const struct
 	return plumb_requantised_model(result);
 }
 
-static void expect_refused(
-        const struct plumb_model *m, const struct plumb_profile *p, const char *name, const char *what)
+static void expect_refused(const struct plumb_model *m, const struct plumb_profile *p, const char *name, const char *what)
 {
 	struct plumb_requantised *r = NULL;
 	ck_assert_int_eq(plumb_profile_apply(m, p, NULL, &r, &err), PLUMB_BAD_INPUT);
 	ck_assert_ptr_null(r);
 	ck_assert_msg(strstr(err.text, name) == err.text && strstr(err.text, what), "'%s' does not name '%s' and '%s'",
-	        err.text, name, what);
+		err.text, name, what);
 }
 
 /* ---- matrices side by side ---- */
@@ -98,8 +96,7 @@ static struct flat *flat_of(const struct plumb_model *m, bool vectors)
 	struct flat *f = calloc(1, sizeof *f);
 	struct plumb_model copy = *m;
 	ck_assert_ptr_nonnull(f);
-	ck_assert_int_eq(
-	        vectors ? plumb_vectors_walk(&copy, flatten, f) : plumb_groups_walk(&copy, flatten, f), PLUMB_OK);
+	ck_assert_int_eq(vectors ? plumb_vectors_walk(&copy, flatten, f) : plumb_groups_walk(&copy, flatten, f), PLUMB_OK);
 	return f;
 }
 
@@ -114,27 +111,25 @@ static float *values_of(const struct plumb_weight *w)
 
 /* The changed matrix holds, byte for byte, what the quantiser makes of the source's values as one piece. global: 0, or
  * the scale of a table that the matrix is a part of. */
-static void expect_quantised(
-        const char *name, const struct plumb_weight *from, const struct plumb_weight *to, float global)
+static void expect_quantised(const char *name, const struct plumb_weight *from, const struct plumb_weight *to, float global)
 {
 	struct plumb_weight want = {.format = to->format,
-	        .rows = from->rows,
-	        .cols = from->cols,
-	        .scale_format = plumb_profile_scale_format(to->format),
-	        .global = global};
+		.rows = from->rows,
+		.cols = from->cols,
+		.scale_format = plumb_profile_scale_format(to->format),
+		.global = global};
 	float *v = values_of(from);
-	unsigned char *data = malloc(plumb_weight_data_bytes(&want)),
-	              *scale = malloc(plumb_weight_scale_bytes(&want) + 1);
+	unsigned char *data = malloc(plumb_weight_data_bytes(&want)), *scale = malloc(plumb_weight_scale_bytes(&want) + 1);
 	ck_assert_int_eq(plumb_quantise(v, &want, data, scale, &err), PLUMB_OK);
 	ck_assert_int_eq(to->rows, from->rows);
 	ck_assert_int_eq(to->cols, from->cols);
 	ck_assert_msg(memcmp(&to->global, &want.global, sizeof want.global) == 0, "%s: global %g, expected %g", name,
-	        (double)to->global, (double)want.global);
+		(double)to->global, (double)want.global);
 	ck_assert_msg(memcmp(to->data, data, plumb_weight_data_bytes(&want)) == 0, "%s: other codes", name);
 	ck_assert_msg(plumb_weight_scale_bytes(&want) == 0 || to->scale_format == want.scale_format, "%s", name);
 	ck_assert_msg(
-	        plumb_weight_scale_bytes(&want) == 0 || memcmp(to->scale, scale, plumb_weight_scale_bytes(&want)) == 0,
-	        "%s: other scales", name);
+		plumb_weight_scale_bytes(&want) == 0 || memcmp(to->scale, scale, plumb_weight_scale_bytes(&want)) == 0,
+		"%s: other scales", name);
 	free(v);
 	free(data);
 	free(scale);
@@ -180,7 +175,7 @@ static void expect_profile(const struct plumb_model *m, const struct plumb_profi
 		ck_assert_int_eq(to->w[i].format, p->format[g]);
 		ck_assert_uint_eq((uintptr_t)to->w[i].data % 16, 0);
 		expect_quantised(from->name[i], &from->w[i], &to->w[i],
-		        g == PLUMB_GROUP_NGRAM_TABLE && p->format[g] == PLUMB_FP8_TABLE ? table_global(from) : 0.0f);
+			g == PLUMB_GROUP_NGRAM_TABLE && p->format[g] == PLUMB_FP8_TABLE ? table_global(from) : 0.0f);
 		want[g].changed++;
 		want[g].before += (int64_t)plumb_weight_bytes(&from->w[i]);
 		want[g].after += (int64_t)plumb_weight_bytes(&to->w[i]);
@@ -238,7 +233,7 @@ START_TEST(panels)
 	static const char *const heads[] = {"nvfp4", "fp8_block", "fp8_row", "f16", "f32"};
 	char groups[128];
 	snprintf(groups, sizeof groups, "\"embed\": \"fp8_table\", \"lm_head\": \"%s\", \"ngram_table\": \"fp8_table\"",
-	        heads[_i]);
+		heads[_i]);
 	struct plumb_profile p = profile_of(groups);
 	ck_assert_int_gt(cfg.vocab * cfg.hidden, 1 << 20); /* more than a panel */
 	for (int threads = 1; threads <= 5; threads += 2) {
@@ -286,7 +281,7 @@ static void expect_uniform(const struct plumb_model *m, enum plumb_format format
 	for (int l = 0; l < m->cfg.layers; l++)
 		for (int64_t e = 0; e < m->cfg.experts; e++) {
 			const struct plumb_weight *w[] = {
-			        &m->layer[l].moe.gate[e], &m->layer[l].moe.up[e], &m->layer[l].moe.down[e]};
+				&m->layer[l].moe.gate[e], &m->layer[l].moe.up[e], &m->layer[l].moe.down[e]};
 			for (int i = 0; i < 3; i++) {
 				ck_assert_int_eq(w[i]->format, format);
 				ck_assert_int_eq(w[i]->scale_format, scale_format);
@@ -299,7 +294,7 @@ START_TEST(mixed_experts)
 	struct plumb_model *m = opened(TINY_FP8);
 	struct plumb_profile p = profile_of("\"experts\": \"fp8_block\"");
 	enum plumb_format stored = m->layer[0].moe.gate[0].scale_format,
-	                  unlike = stored == PLUMB_F32 ? PLUMB_BF16 : PLUMB_F32;
+			  unlike = stored == PLUMB_F32 ? PLUMB_BF16 : PLUMB_F32;
 
 	apply(m, &p); /* all alike, whatever the scales: nothing to do */
 	for (int g = 0; g < PLUMB_GROUP_COUNT; g++)
@@ -312,8 +307,7 @@ START_TEST(mixed_experts)
 	expect_uniform(made, PLUMB_FP8_BLOCK, PLUMB_BF16);
 	const struct plumb_requantised_group *sum = &plumb_requantised_groups(result)[PLUMB_GROUP_EXPERTS];
 	ck_assert_int_eq(sum->changed, stored == PLUMB_BF16 ? 2 : sum->matrices);
-	ck_assert(sum->from[PLUMB_BF16] && sum->from[PLUMB_NVFP4] &&
-	          sum->from[PLUMB_FP8_BLOCK] == (stored != PLUMB_BF16));
+	ck_assert(sum->from[PLUMB_BF16] && sum->from[PLUMB_NVFP4] && sum->from[PLUMB_FP8_BLOCK] == (stored != PLUMB_BF16));
 	expect_quantised("gate", &m->layer[1].moe.gate[3], &made->layer[1].moe.gate[3], 0.0f);
 	expect_quantised("down", &m->layer[2].moe.down[0], &made->layer[2].moe.down[0], 0.0f);
 
@@ -342,7 +336,7 @@ static struct plumb_weight poked(const struct plumb_weight *w, int64_t n, int64_
 START_TEST(no_numbers)
 {
 	static const char *const groups[] = {"\"experts\": \"nvfp4\"", "\"experts\": \"fp8_row\"",
-	        "\"experts\": \"fp8_block\"", "\"experts\": \"bf16\"", "\"experts\": \"f16\""};
+		"\"experts\": \"fp8_block\"", "\"experts\": \"bf16\"", "\"experts\": \"f16\""};
 	static const float values[] = {NAN, INFINITY, -INFINITY};
 	struct plumb_model *m = opened(TINY);
 	struct plumb_profile p = profile_of(groups[_i / 3]);
@@ -350,15 +344,14 @@ START_TEST(no_numbers)
 
 	*w = poked(&stored, 17, 5, values[_i % 3]);
 	expect_refused(
-	        m, &p, "layers.2.mlp.experts.9.down_proj: element [17, 5], stored as f32, is ", _i % 3 ? "inf" : "nan");
+		m, &p, "layers.2.mlp.experts.9.down_proj: element [17, 5], stored as f32, is ", _i % 3 ? "inf" : "nan");
 	w = &m->layer[1].moe.gate[15]; /* of two, the first in the order of the model, on any number of threads */
 	*w = poked(w, 3, 4, NAN);
 	for (int threads = 1; threads < 8; threads++) {
 		omp_set_num_threads(threads);
 		expect_refused(m, &p, "layers.1.mlp.experts.15.gate_proj: element [3, 4]", "expected a finite number");
 	}
-	p = profile_of(
-	        "\"experts\": \"keep\", \"shared\": \"nvfp4\""); /* a matrix that is not touched is not looked at */
+	p = profile_of("\"experts\": \"keep\", \"shared\": \"nvfp4\""); /* a matrix that is not touched is not looked at */
 	apply(m, &p);
 }
 END_TEST
@@ -371,16 +364,16 @@ START_TEST(largest_numbers)
 		float value;
 		bool fits;
 	} edges[] = {
-	        {"\"lm_head\": \"f16\"", 65504.0f, true},
-	        {"\"lm_head\": \"f16\"", 0x1.ffdffep15f, true}, /* the last below the middle to the next binade */
-	        {"\"lm_head\": \"f16\"", -0x1.ffdffep15f, true},
-	        {"\"lm_head\": \"f16\"", 65520.0f, false}, /* the middle */
-	        {"\"lm_head\": \"f16\"", -1e30f, false},
-	        {"\"lm_head\": \"bf16\"", 0x1.fefffep127f, true},
-	        {"\"lm_head\": \"bf16\"", 0x1.ffp127f, false}, /* the middle */
-	        {"\"lm_head\": \"fp8_row\"", 3e38f, true},
-	        {"\"lm_head\": \"fp8_block\"", -0x1.fffffep127f, true},
-	        {"\"lm_head\": \"nvfp4\"", 0x1.fffffep127f, true},
+		{"\"lm_head\": \"f16\"", 65504.0f, true},
+		{"\"lm_head\": \"f16\"", 0x1.ffdffep15f, true}, /* the last below the middle to the next binade */
+		{"\"lm_head\": \"f16\"", -0x1.ffdffep15f, true},
+		{"\"lm_head\": \"f16\"", 65520.0f, false}, /* the middle */
+		{"\"lm_head\": \"f16\"", -1e30f, false},
+		{"\"lm_head\": \"bf16\"", 0x1.fefffep127f, true},
+		{"\"lm_head\": \"bf16\"", 0x1.ffp127f, false}, /* the middle */
+		{"\"lm_head\": \"fp8_row\"", 3e38f, true},
+		{"\"lm_head\": \"fp8_block\"", -0x1.fffffep127f, true},
+		{"\"lm_head\": \"nvfp4\"", 0x1.fffffep127f, true},
 	};
 	for (size_t i = 0; i < sizeof edges / sizeof edges[0]; i++) {
 		struct plumb_model *m = opened(TINY);
@@ -392,8 +385,7 @@ START_TEST(largest_numbers)
 		if (edges[i].fits) {
 			float back;
 			plumb_weight_row(&apply(m, &p)->lm_head, 3, 2, 1, &back);
-			ck_assert_msg(
-			        isfinite(back) && back * edges[i].value > 0, "%s: %g", edges[i].group, (double)back);
+			ck_assert_msg(isfinite(back) && back * edges[i].value > 0, "%s: %g", edges[i].group, (double)back);
 		} else {
 			expect_refused(m, &p, "lm_head: element [3, 2] is ", "beyond the largest number");
 		}
@@ -434,9 +426,9 @@ START_TEST(report)
 	ck_assert_str_eq(plumb_requantised_profile(result), "served");
 	plumb_requantised_show(result, text, sizeof text);
 	ck_assert_msg(
-	        strstr(text, "served: ngram_table bf16 -> fp8_table, 4 matrices; attention bf16 -> nvfp4, 4 matrices; "
-	                     "experts bf16 -> nvfp4, 192 matrices; shared bf16 -> nvfp4, 12 matrices; ") == text,
-	        "%s", text);
+		strstr(text, "served: ngram_table bf16 -> fp8_table, 4 matrices; attention bf16 -> nvfp4, 4 matrices; "
+			     "experts bf16 -> nvfp4, 192 matrices; shared bf16 -> nvfp4, 12 matrices; ") == text,
+		"%s", text);
 	plumb_requantised_show(result, text, 20); /* no more than fits */
 	ck_assert_str_eq(text, "served: ngram_table");
 	p = shipped("release-bf16");
@@ -454,7 +446,7 @@ static void scan_finds(const struct plumb_model *m, const char *first, const cha
 		omp_set_num_threads(threads);
 		ck_assert_int_eq(plumb_model_scan(m, NULL, &values, &err), PLUMB_BAD_INPUT);
 		ck_assert_msg(strstr(err.text, first) == err.text && strstr(err.text, count),
-		        "'%s' does not say '%s', '%s'", err.text, first, count);
+			"'%s' does not say '%s', '%s'", err.text, first, count);
 		ck_assert_ptr_null(strchr(err.text, '\n'));
 	}
 }
@@ -501,9 +493,9 @@ START_TEST(scan_names)
 
 	own(w, true)[5 * groups + 1] = 0x7f;
 	scan_finds(m,
-	        "tensor layers.2.mlp.experts.11.up_proj (nvfp4): row 5, column 16 is no finite number: the scale of "
-	        "columns 16 on has code 0x7f, which is NaN; 16 such values in 1 tensor, expected none",
-	        "");
+		"tensor layers.2.mlp.experts.11.up_proj (nvfp4): row 5, column 16 is no finite number: the scale of "
+		"columns 16 on has code 0x7f, which is NaN; 16 such values in 1 tensor, expected none",
+		"");
 	m->layer[3].moe.down[2].global = 3e38f;
 	memset(own(&m->layer[3].moe.down[2], true), 0x7e, 1); /* 448 * 3e38; a code of 0 makes NaN of it, others Inf */
 	scan_finds(m, "tensor layers.2.mlp.experts.11.up_proj", "2 tensors");
@@ -511,9 +503,9 @@ START_TEST(scan_names)
 	w = &m->layer[1].ple->table[2]; /* parts of the table come before the experts of later layers */
 	own(w, false)[3 * w->cols + 1] = 0xff;
 	scan_finds(m,
-	        "tensor layers.1.ple.ple_embedding.ngram_embedding.shard_2 (fp8_table): row 3, column 1 is no finite "
-	        "number: its code is 0xff, which is NaN",
-	        "3 tensors");
+		"tensor layers.1.ple.ple_embedding.ngram_embedding.shard_2 (fp8_table): row 3, column 1 is no finite "
+		"number: its code is 0xff, which is NaN",
+		"3 tensors");
 
 	closed();
 	used = 0;
@@ -521,9 +513,9 @@ START_TEST(scan_names)
 	w = &m->layer[0].moe.gate[0];
 	own(w, false)[w->cols + 2] = 0x7f;
 	scan_finds(m,
-	        "tensor layers.0.mlp.experts.0.gate_proj (fp8_block): row 1, column 2 is no finite number: its code is "
-	        "0x7f",
-	        "1 such value in 1 tensor");
+		"tensor layers.0.mlp.experts.0.gate_proj (fp8_block): row 1, column 2 is no finite number: its code is "
+		"0x7f",
+		"1 such value in 1 tensor");
 	own(w, false)[w->cols + 2] = 0x7e;
 	float *scales = (float *)(void *)(pool + used);
 	used += 256;
@@ -542,20 +534,19 @@ START_TEST(scan_vectors)
 	static const uint16_t bad[] = {0x7fc0, 0x7f80, 0xff80, 0xff81};
 	int count = f->count;
 	struct plumb_weight *every[] = {&m->mixer.norm, &m->layer[0].attn_hc.norm, &m->layer[1].mlp_hc.norm,
-	        &m->layer[0].gdn.conv, &m->layer[0].gdn.a_log, &m->layer[1].gdn.dt_bias, &m->layer[2].gdn.norm,
-	        &m->layer[3].attention.q_norm, &m->layer[3].attention.k_norm, &m->layer[3].attention.index_q_norm,
-	        &m->layer[3].attention.index_k_norm, &m->layer[1].ple->norm_key, &m->layer[1].ple->norm_query,
-	        &m->layer[1].ple->norm_conv, &m->layer[1].ple->conv};
+		&m->layer[0].gdn.conv, &m->layer[0].gdn.a_log, &m->layer[1].gdn.dt_bias, &m->layer[2].gdn.norm,
+		&m->layer[3].attention.q_norm, &m->layer[3].attention.k_norm, &m->layer[3].attention.index_q_norm,
+		&m->layer[3].attention.index_k_norm, &m->layer[1].ple->norm_key, &m->layer[1].ple->norm_query,
+		&m->layer[1].ple->norm_conv, &m->layer[1].ple->conv};
 	ck_assert_int_eq(count, 1 + 8 + 3 * 4 + 4 + 4); /* mixer, hyper-connections, GDN, attention, PLE */
 	for (size_t i = 0; i < sizeof every / sizeof every[0]; i++) {
 		struct plumb_weight stored = *every[i];
 		used = 0;
 		ck_assert_int_eq(stored.format, PLUMB_BF16);
-		memcpy(own(every[i], false) + plumb_weight_data_bytes(&stored) - 2, &bad[i % 4],
-		        2); /* the last value */
+		memcpy(own(every[i], false) + plumb_weight_data_bytes(&stored) - 2, &bad[i % 4], 2); /* the last value */
 		char what[128];
-		snprintf(what, sizeof what, "row %lld, column %lld is no finite number: it is ",
-		        (long long)stored.rows - 1, (long long)stored.cols - 1);
+		snprintf(what, sizeof what, "row %lld, column %lld is no finite number: it is ", (long long)stored.rows - 1,
+			(long long)stored.cols - 1);
 		scan_finds(m, "tensor ", what);
 		for (int j = 0; j < count; j++)
 			if (f->w[j].data == stored.data)

@@ -54,7 +54,8 @@ __attribute__((format(printf, 1, 2))) static const struct result *plumb(const ch
 static void expect(const struct result *r, int status, const char *out, const char *err)
 {
 	ck_assert_msg(r->status == status && strstr(r->out, out) && strstr(r->err, err),
-		"exit status %d, expected %d, '%s' and '%s'\nstdout: %.600s\nstderr: %s", r->status, status, out, err, r->out, r->err);
+		"exit status %d, expected %d, '%s' and '%s'\nstdout: %.600s\nstderr: %s", r->status, status, out, err,
+		r->out, r->err);
 }
 
 /* Exit status 2 and one line with these words. */
@@ -135,7 +136,8 @@ START_TEST(files_are_the_same_each_time)
 
 	expect(plumb(RUN_TINY "--mode twin --digests '%s'", scratch_path(path, dir, "a.json")), 0, "", "");
 	char *a = scratch_read(path, &first);
-	expect(plumb(RUN_TINY "--set opt --threads 3 --page-seed 9 --digests '%s'", scratch_path(path, dir, "b.json")), 0, "", "");
+	expect(plumb(RUN_TINY "--set opt --threads 3 --page-seed 9 --digests '%s'", scratch_path(path, dir, "b.json")), 0,
+		"", "");
 	char *b = scratch_read(path, &second);
 	ck_assert_uint_eq(first, second);
 	ck_assert_mem_eq(a, b, first);
@@ -149,8 +151,9 @@ START_TEST(report_says_times_and_memory)
 	char path[SCRATCH_PATH];
 	size_t size;
 
-	expect(plumb(RUN_TINY "--mode twin --digest --context 100 --memory 1 --json '%s'", scratch_path(path, dir, "run.json")), 0,
-		"digest total", "");
+	expect(plumb(RUN_TINY "--mode twin --digest --context 100 --memory 1 --json '%s'",
+		       scratch_path(path, dir, "run.json")),
+		0, "digest total", "");
 	char *text = scratch_read(path, &size);
 	cJSON *tree = cJSON_Parse(text);
 	ck_assert_ptr_nonnull(tree);
@@ -185,14 +188,20 @@ START_TEST(bad_input_is_said)
 	scratch_write(dir, "bad.json", "[]", (size_t)-1);
 	expect_bad(plumb("run --expect '%s' --mode twin", path), "bad.json", "object");
 	static const char *const edits[][3] = {
-		{"\"layers\": 8,", "\"layers\": 9,", "digests"}, {"\"layers\": 8,", "\"layers\": 0,", "layers"},
-		{"\"tokens\": [", "\"tokens\": -", ""}, {"\"digests\": [", "\"digest\": [", "digests"},
-		{"\"total\": \"", "\"total\":\"x", "total"}, {"\"context\": 0", "\"context\":-1", "context"},
-		{"\"policy\": \"f32\"", "\"policy\": \"f33\"", "policy"}, {"\"profile\": \"served\"", "\"profile\": \"serve\"", "serve"},
-		{"\"synthetic small\"", "\"synthetic tiny\"", "127"}, {"\"capacity\": 20", "\"capacity\": 0 ", "capacity"},
+		{"\"layers\": 8,", "\"layers\": 9,", "digests"},
+		{"\"layers\": 8,", "\"layers\": 0,", "layers"},
+		{"\"tokens\": [", "\"tokens\": -", ""},
+		{"\"digests\": [", "\"digest\": [", "digests"},
+		{"\"total\": \"", "\"total\":\"x", "total"},
+		{"\"context\": 0", "\"context\":-1", "context"},
+		{"\"policy\": \"f32\"", "\"policy\": \"f33\"", "policy"},
+		{"\"profile\": \"served\"", "\"profile\": \"serve\"", "serve"},
+		{"\"synthetic small\"", "\"synthetic tiny\"", "127"},
+		{"\"capacity\": 20", "\"capacity\": 0 ", "capacity"},
 	};
 	for (size_t i = 0; i < sizeof edits / sizeof edits[0]; i++)
-		expect_bad(plumb("run --mode twin --expect '%s'", changed(SMALL, edits[i][0], edits[i][1])), edits[i][2], "");
+		expect_bad(
+			plumb("run --mode twin --expect '%s'", changed(SMALL, edits[i][0], edits[i][1])), edits[i][2], "");
 	/* what the command line says, says the file not */
 	expect_bad(plumb("run --mode twin --policy bf16 --expect " SMALL), "policy", "bf16");
 	expect_bad(plumb("run --mode twin --context 5 --expect " SMALL), "context", "5");

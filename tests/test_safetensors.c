@@ -161,9 +161,7 @@ START_TEST(accepted_headers)
 		const char *header;
 		size_t data, tensors;
 	} cases[] = {
-		{"{}", 0, 0},
-		{"{}      ", 0, 0},
-		{"{\"__metadata__\":{\"format\":\"pt\"}}", 0, 0},
+		{"{}", 0, 0}, {"{}      ", 0, 0}, {"{\"__metadata__\":{\"format\":\"pt\"}}", 0, 0},
 		{"{\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[2,4]},\"a\":{\"dtype\":\"U8\",\"shape\":[2],"
 		 "\"data_offsets\":[0,2]}}",
 			4, 2}, /* in any order */
@@ -241,12 +239,9 @@ START_TEST(refused_headers)
 		/* cover */
 		{"{\"a\":" T("\"U8\"", "[2]", "[0,2]") ",\"b\":" T("\"U8\"", "[2]", "[1,3]") "}", 3,
 			"tensor b: data_offsets[0] is 1"},
-		{"{\"a\":" T("\"U8\"", "[2]", "[0,2]") ",\"b\":" T("\"U8\"", "[2]", "[0,2]") "}", 2,
-			"overlaps tensor a"},
-		{"{\"a\":" T("\"U8\"", "[4]", "[0,4]") ",\"b\":" T("\"U8\"", "[2]", "[1,3]") "}", 4,
-			"overlaps tensor a"},
-		{"{\"a\":" T("\"U8\"", "[1]", "[0,1]") ",\"b\":" T("\"U8\"", "[1]", "[2,3]") "}", 3,
-			"belong to no tensor"},
+		{"{\"a\":" T("\"U8\"", "[2]", "[0,2]") ",\"b\":" T("\"U8\"", "[2]", "[0,2]") "}", 2, "overlaps tensor a"},
+		{"{\"a\":" T("\"U8\"", "[4]", "[0,4]") ",\"b\":" T("\"U8\"", "[2]", "[1,3]") "}", 4, "overlaps tensor a"},
+		{"{\"a\":" T("\"U8\"", "[1]", "[0,1]") ",\"b\":" T("\"U8\"", "[1]", "[2,3]") "}", 3, "belong to no tensor"},
 		{"{\"a\":" T("\"U8\"", "[1]", "[1,2]") "}", 2, "belong to no tensor"},
 		{"{\"a\":" T("\"U8\"", "[1]", "[0,1]") "}", 2, "has 2 bytes of data, expected 1"},
 		{"{}", 1, "has 1 bytes of data, expected 0"},
@@ -284,8 +279,7 @@ START_TEST(refused_lengths)
 		{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, {0, 0, 0, 0, 0, 0, 0, 0x80}};
 	for (int i = 0; i < 2; i++) {
 		scratch_write(dir, "x.safetensors", top[i], 8);
-		refused(i ? "header length is 9223372036854775808" : "header length is 18446744073709551615",
-			"top bit");
+		refused(i ? "header length is 9223372036854775808" : "header length is 18446744073709551615", "top bit");
 	}
 }
 END_TEST

@@ -27,7 +27,7 @@ static double uniform(void) /* (0, 1) */
 }
 
 static enum plumb_choice choose(const float *score, int64_t n, int64_t k, const int32_t *chosen, const int32_t *golden,
-        double bound, struct plumb_selection *out)
+	double bound, struct plumb_selection *out)
 {
 	int status = plumb_compare_topk(score, n, k, chosen, k, golden, k, bound, out);
 
@@ -50,7 +50,7 @@ START_TEST(test_topk)
 	ck_assert_double_eq(s.margin, 0.5);
 	ck_assert_int_eq(s.element, 4);
 	ck_assert_int_eq(choose(score, 6, 3, (int32_t[]){0, 1, 4}, (int32_t[]){0, 1, 2}, nextafter(0.5, 0.0), &s),
-	        PLUMB_CHOICE_WRONG);
+		PLUMB_CHOICE_WRONG);
 	ck_assert_int_eq(s.element, 4);
 	/* the largest margin is kept, whichever comes first */
 	ck_assert_int_eq(choose(score, 6, 3, (int32_t[]){0, 5, 4}, (int32_t[]){0, 1, 2}, 2.0, &s), PLUMB_CHOICE_MARGIN);
@@ -60,16 +60,16 @@ START_TEST(test_topk)
 	ck_assert_int_eq(choose(score, 6, 3, (int32_t[]){1, 2, 3}, (int32_t[]){0, 1, 2}, 0.5, &s), PLUMB_CHOICE_WRONG);
 	ck_assert_int_eq(s.element, 0);
 	ck_assert_int_eq(
-	        choose(score, 6, 4, (int32_t[]){0, 1, 2, 3}, (int32_t[]){3, 2, 1, 0}, 0.0, &s), PLUMB_CHOICE_EQUAL);
+		choose(score, 6, 4, (int32_t[]){0, 1, 2, 3}, (int32_t[]){3, 2, 1, 0}, 0.0, &s), PLUMB_CHOICE_EQUAL);
 	ck_assert_int_eq(s.tied, 0); /* the cut is behind both threes */
 	ck_assert_int_eq(choose(score, 6, 6, (int32_t[]){0, 1, 2, 3, 4, 5}, (int32_t[]){5, 4, 3, 2, 1, 0}, 0.0, &s),
-	        PLUMB_CHOICE_EQUAL);
+		PLUMB_CHOICE_EQUAL);
 	/* bounds that are none */
 	ck_assert_int_eq(
-	        choose(score, 6, 3, (int32_t[]){0, 1, 4}, (int32_t[]){0, 1, 2}, (double)NAN, &s), PLUMB_CHOICE_WRONG);
+		choose(score, 6, 3, (int32_t[]){0, 1, 4}, (int32_t[]){0, 1, 2}, (double)NAN, &s), PLUMB_CHOICE_WRONG);
 	ck_assert_int_eq(choose(score, 6, 3, (int32_t[]){0, 1, 4}, (int32_t[]){0, 1, 2}, -1.0, &s), PLUMB_CHOICE_WRONG);
 	ck_assert_int_eq(
-	        choose(score, 6, 3, (int32_t[]){0, 1, 3}, (int32_t[]){0, 1, 2}, (double)NAN, &s), PLUMB_CHOICE_TIE);
+		choose(score, 6, 3, (int32_t[]){0, 1, 3}, (int32_t[]){0, 1, 2}, (double)NAN, &s), PLUMB_CHOICE_TIE);
 }
 END_TEST
 
@@ -86,11 +86,10 @@ START_TEST(test_topk_malformed)
 	ck_assert_str_eq(s.text, "the candidate has element -1 in slot 0, expected 0..3");
 	ck_assert_int_eq(choose(score, 4, 2, (int32_t[]){0, 1}, (int32_t[]){1, 1}, 9.0, &s), PLUMB_CHOICE_WRONG);
 	ck_assert_str_eq(s.text, "the golden choice has element 1 twice");
-	ck_assert_int_eq(
-	        plumb_compare_topk(score, 4, 2, (int32_t[]){0}, 1, (int32_t[]){0, 1}, 2, 9.0, &s), PLUMB_MISMATCH);
+	ck_assert_int_eq(plumb_compare_topk(score, 4, 2, (int32_t[]){0}, 1, (int32_t[]){0, 1}, 2, 9.0, &s), PLUMB_MISMATCH);
 	ck_assert_str_eq(s.text, "the candidate has 1 elements, expected 2");
-	ck_assert_int_eq(plumb_compare_topk(score, 4, 2, (int32_t[]){0, 1}, 2, (int32_t[]){0, 1, 2}, 3, 9.0, &s),
-	        PLUMB_MISMATCH);
+	ck_assert_int_eq(
+		plumb_compare_topk(score, 4, 2, (int32_t[]){0, 1}, 2, (int32_t[]){0, 1, 2}, 3, 9.0, &s), PLUMB_MISMATCH);
 	ck_assert_int_eq(plumb_compare_topk(score, 4, 0, NULL, 0, NULL, 0, 9.0, &s), PLUMB_MISMATCH);
 	ck_assert_int_eq(plumb_compare_topk(score, 4, 5, NULL, 5, NULL, 5, 9.0, &s), PLUMB_MISMATCH);
 	ck_assert_int_eq(plumb_compare_topk(score, 0, 1, NULL, 1, NULL, 1, 9.0, &s), PLUMB_MISMATCH);
@@ -110,15 +109,13 @@ START_TEST(test_topk_special_scores)
 	/* where the cut is among NaN they tie, and a number is above the cut whatever the bound */
 	ck_assert_int_eq(choose(nan_low, 4, 3, (int32_t[]){0, 1, 2}, (int32_t[]){1, 2, 3}, 0.0, &s), PLUMB_CHOICE_TIE);
 	ck_assert(isnan(s.cut));
-	ck_assert_int_eq(
-	        choose(nan_low, 4, 3, (int32_t[]){0, 3, 2}, (int32_t[]){1, 2, 3}, 1e30, &s), PLUMB_CHOICE_WRONG);
+	ck_assert_int_eq(choose(nan_low, 4, 3, (int32_t[]){0, 3, 2}, (int32_t[]){1, 2, 3}, 1e30, &s), PLUMB_CHOICE_WRONG);
 	ck_assert_int_eq(choose(nans, 3, 1, (int32_t[]){0}, (int32_t[]){1}, 0.0, &s), PLUMB_CHOICE_TIE);
 	ck_assert_int_eq(choose(zeros_, 4, 2, (int32_t[]){2, 1}, (int32_t[]){2, 0}, 0.0, &s), PLUMB_CHOICE_TIE);
 	ck_assert_int_eq(choose(inf, 4, 1, (int32_t[]){1}, (int32_t[]){0}, 0.0, &s), PLUMB_CHOICE_TIE);
+	ck_assert_int_eq(choose(inf, 4, 2, (int32_t[]){0, 2}, (int32_t[]){0, 1}, (double)INFINITY, &s), PLUMB_CHOICE_WRONG);
 	ck_assert_int_eq(
-	        choose(inf, 4, 2, (int32_t[]){0, 2}, (int32_t[]){0, 1}, (double)INFINITY, &s), PLUMB_CHOICE_WRONG);
-	ck_assert_int_eq(choose(inf, 4, 3, (int32_t[]){0, 1, 3}, (int32_t[]){0, 1, 2}, (double)INFINITY, &s),
-	        PLUMB_CHOICE_WRONG);
+		choose(inf, 4, 3, (int32_t[]){0, 1, 3}, (int32_t[]){0, 1, 2}, (double)INFINITY, &s), PLUMB_CHOICE_WRONG);
 }
 END_TEST
 
@@ -182,7 +179,7 @@ START_TEST(test_topk_random)
 		if (round % 2) {
 			ck_assert_int_ne(choose(score, n, k, chosen, golden, 2.0 * (double)b, &s), PLUMB_CHOICE_WRONG);
 			ck_assert_int_eq(
-			        plumb_compare_order(score, n, k, chosen, k, golden, k, 2.0 * (double)b, &s), PLUMB_OK);
+				plumb_compare_order(score, n, k, chosen, k, golden, k, 2.0 * (double)b, &s), PLUMB_OK);
 		} else {
 			ck_assert_int_le(choose(score, n, k, chosen, golden, 0.0, &s), PLUMB_CHOICE_TIE);
 			ck_assert_int_eq(plumb_compare_order(score, n, k, chosen, k, golden, k, 0.0, &s), PLUMB_OK);

@@ -38,7 +38,8 @@ static int digest_call(void *self, const struct plumb_call *call)
 
 /* Prompt at once, then single tokens. */
 static struct plumb_digest run(const struct plumb_model *model, const struct plumb_plan *plan,
-	const struct plumb_decoder_options *options, const struct plumb_runner *runner, const struct plumb_observer *observer)
+	const struct plumb_decoder_options *options, const struct plumb_runner *runner,
+	const struct plumb_observer *observer)
 {
 	struct plumb_digest digest = {{0}, 0};
 	const struct plumb_observer digesting = {NULL, digest_call, &digest};
@@ -78,8 +79,8 @@ static struct plumb_binding opt(struct plumb_device *device)
 static void assert_same(const struct plumb_digest *a, const struct plumb_digest *b, const char *what)
 {
 	char x[33], y[33];
-	ck_assert_msg(a->sum[0] == b->sum[0] && a->sum[1] == b->sum[1] && a->values == b->values, "%s: digest %s, expected %s",
-		what, plumb_digest_show(b, y), plumb_digest_show(a, x));
+	ck_assert_msg(a->sum[0] == b->sum[0] && a->sum[1] == b->sum[1] && a->values == b->values,
+		"%s: digest %s, expected %s", what, plumb_digest_show(b, y), plumb_digest_show(a, x));
 }
 
 /* ---- random models ---- */
@@ -137,8 +138,13 @@ struct made {
 static void make(struct made *m, const struct plumb_config *cfg, uint64_t seed)
 {
 	const struct random_checkpoint o = {
-		.seed = seed, .format = seed % 3 == 0 ? PLUMB_F32 : seed % 3 == 1 ? PLUMB_BF16 : PLUMB_F16,
-		.stacked_experts = seed % 2, .ple_shards = 1 + (int)(seed % 3), .shift = seed % 4 == 3,
+		.seed = seed,
+		.format = seed % 3 == 0   ? PLUMB_F32
+	                  : seed % 3 == 1 ? PLUMB_BF16
+	                                  : PLUMB_F16,
+		.stacked_experts = seed % 2,
+		.ple_shards = 1 + (int)(seed % 3),
+		.shift = seed % 4 == 3,
 	};
 	struct plumb_error err = {""};
 	scratch_make(m->dir);
@@ -171,8 +177,11 @@ START_TEST(random_models)
 	struct plumb_plan ref = plan_of(m.model, twin), kernels = plan_of(m.model, opt(device));
 	for (int policy = 0; policy < 2; policy++) {
 		struct plumb_decoder_options o = {
-			.policy = policy ? PLUMB_POLICY_BF16 : PLUMB_POLICY_F32, .capacity = TOKENS,
-			.page_tokens = cfg.block_tokens * (1 + (int)(seed % 3)), .all_logits = seed % 2, .traces = seed % 2 == 0,
+			.policy = policy ? PLUMB_POLICY_BF16 : PLUMB_POLICY_F32,
+			.capacity = TOKENS,
+			.page_tokens = cfg.block_tokens * (1 + (int)(seed % 3)),
+			.all_logits = seed % 2,
+			.traces = seed % 2 == 0,
 		};
 		struct plumb_digest a = run(m.model, &ref, &o, NULL, NULL);
 		o.page_seed = seed + 1;
@@ -218,7 +227,8 @@ START_TEST(single_op)
 	for (int from = 0; from < 2; from++) {
 		struct plumb_plan plan = plan_of(shared.model, from ? opt(shared_device) : twin);
 		int layer = _i % (L + 1);
-		plumb_plan_bind(&plan, (enum plumb_op)_i, from ? layer : 0, from ? layer : L, from ? twin : opt(shared_device));
+		plumb_plan_bind(
+			&plan, (enum plumb_op)_i, from ? layer : 0, from ? layer : L, from ? twin : opt(shared_device));
 		struct plumb_digest d = run(shared.model, &plan, &shared_options, NULL, NULL);
 		assert_same(&shared_digest, &d, plumb_ops[_i].name);
 		plumb_plan_free(&plan);

@@ -29,7 +29,7 @@ struct kernel {
 #define RACE(name) NULL /* the race check and the sanitizers do not go together */
 #endif
 #define ROW(name) {#name, NULL, plumb_simt_test_##name, NULL, RACE(name), 0, 0},
-#define ROW_2(name, right, seeds, races)                                                                               \
+#define ROW_2(name, right, seeds, races)                                                                                   \
 	{#name, #right, plumb_simt_test_##name, plumb_simt_test_##right, RACE(name), seeds, races},
 
 static const struct kernel right_kernels[] = {SIMT_RIGHT(ROW)};
@@ -43,43 +43,39 @@ static const struct {
 	launcher run;
 	const char *must[4];
 } reported_kernels[] = {
-        {"barrier_exit", plumb_simt_test_barrier_exit,
-                {"block (1,0,0)", "thread (37,0,0)", "divergent barrier", "exit"}},
-        {"barrier_branch", plumb_simt_test_barrier_branch,
-                {"block (0,0,0), thread (", "divergent barrier", "waits at __syncthreads, line "}},
-        {"barrier_kind", plumb_simt_test_barrier_kind,
-                {"block (0,0,0), thread (", "divergent barrier", "__syncthreads_or"}},
-        {"mask_wrong", plumb_simt_test_mask_wrong,
-                {"block (0,0,0), thread (", "thread (9,0,0)|lane 9", "mask 0xfffffffe", "mask 0xffffffff"}},
-        {"mask_exited", plumb_simt_test_mask_exited, {"thread (20,0,0)", "__ballot_sync", "exit", "mask 0xffffffff"}},
-        {"mask_without_self", plumb_simt_test_mask_without_self,
-                {"block (0,0,0), thread (", "mask 0x0000ffff does not name the calling lane"}},
-        {"mask_at_barrier", plumb_simt_test_mask_at_barrier, {"thread (3|thread (35", "__syncwarp", "__syncthreads"}},
-        {"shuffle_unnamed", plumb_simt_test_shuffle_unnamed,
-                {"block (0,0,0), thread (", "mask 0x0000ffff reads lane 16", "does not name"}},
-        {"shuffle_missing_lane", plumb_simt_test_shuffle_missing_lane,
-                {"block (0,0,0), thread (3", "which does not exist"}},
-        {"shuffle_width", plumb_simt_test_shuffle_width, {"block (0,0,0), thread (", "width 12"}},
-        {"shuffle_mixed", plumb_simt_test_shuffle_mixed, {"block (0,0,0), thread (", "64-bit __shfl_xor_sync"}},
-        {"shared_range", plumb_simt_test_shared_range, {"thread (63,0,0)", "shared array small has 63", "index 63"}},
-        {"shared_negative", plumb_simt_test_shared_negative,
-                {"thread (0,0,0)", "shared array values has 64", "index -1"}},
-        {"shared_view_range", plumb_simt_test_shared_view_range, {"thread (7,0,0)", "array values has 7", "index 7"}},
-        {"shared_too_large", plumb_simt_test_shared_too_large,
-                {"thread (", "shared array more of 4096 bytes", "101376"}},
-        {"misaligned", plumb_simt_test_misaligned, {"block (0,0,0), thread (", "16 bytes at address"}},
-        {"spin_forever", plumb_simt_test_spin_forever, {"thread (33,0,0)", "no progress"}},
-        {"grid_barrier_exit", plumb_simt_test_grid_barrier_exit, {"block (", "thread (", "divergent grid barrier"}},
-        {"grid_barrier_plain", plumb_simt_test_grid_barrier_plain, {"thread (", "not cooperative"}},
-        {"grid_barrier_mixed", plumb_simt_test_grid_barrier_mixed,
-                {"block (", "divergent barrier", "plumb_grid_sync", "__syncthreads"}},
-        {"dependent_exit", plumb_simt_test_dependent_exit,
-                {"thread (9,0,0)", "exits without plumb_grid_dependency_wait"}},
-        {"cluster_exit", plumb_simt_test_cluster_exit, {"block (", "thread (", "exits|exited"}},
-        {"cluster_plain", plumb_simt_test_cluster_plain, {"thread (", "not of a cluster"}},
-        {"mask_cycle", plumb_simt_test_mask_cycle,
-                {"block (0,0,0), thread (0,0,0)", "deadlock, 3 threads wait for ever", "mask 0x00000006",
-                        "mask 0x00000005"}},
+	{"barrier_exit", plumb_simt_test_barrier_exit, {"block (1,0,0)", "thread (37,0,0)", "divergent barrier", "exit"}},
+	{"barrier_branch", plumb_simt_test_barrier_branch,
+		{"block (0,0,0), thread (", "divergent barrier", "waits at __syncthreads, line "}},
+	{"barrier_kind", plumb_simt_test_barrier_kind,
+		{"block (0,0,0), thread (", "divergent barrier", "__syncthreads_or"}},
+	{"mask_wrong", plumb_simt_test_mask_wrong,
+		{"block (0,0,0), thread (", "thread (9,0,0)|lane 9", "mask 0xfffffffe", "mask 0xffffffff"}},
+	{"mask_exited", plumb_simt_test_mask_exited, {"thread (20,0,0)", "__ballot_sync", "exit", "mask 0xffffffff"}},
+	{"mask_without_self", plumb_simt_test_mask_without_self,
+		{"block (0,0,0), thread (", "mask 0x0000ffff does not name the calling lane"}},
+	{"mask_at_barrier", plumb_simt_test_mask_at_barrier, {"thread (3|thread (35", "__syncwarp", "__syncthreads"}},
+	{"shuffle_unnamed", plumb_simt_test_shuffle_unnamed,
+		{"block (0,0,0), thread (", "mask 0x0000ffff reads lane 16", "does not name"}},
+	{"shuffle_missing_lane", plumb_simt_test_shuffle_missing_lane,
+		{"block (0,0,0), thread (3", "which does not exist"}},
+	{"shuffle_width", plumb_simt_test_shuffle_width, {"block (0,0,0), thread (", "width 12"}},
+	{"shuffle_mixed", plumb_simt_test_shuffle_mixed, {"block (0,0,0), thread (", "64-bit __shfl_xor_sync"}},
+	{"shared_range", plumb_simt_test_shared_range, {"thread (63,0,0)", "shared array small has 63", "index 63"}},
+	{"shared_negative", plumb_simt_test_shared_negative, {"thread (0,0,0)", "shared array values has 64", "index -1"}},
+	{"shared_view_range", plumb_simt_test_shared_view_range, {"thread (7,0,0)", "array values has 7", "index 7"}},
+	{"shared_too_large", plumb_simt_test_shared_too_large, {"thread (", "shared array more of 4096 bytes", "101376"}},
+	{"misaligned", plumb_simt_test_misaligned, {"block (0,0,0), thread (", "16 bytes at address"}},
+	{"spin_forever", plumb_simt_test_spin_forever, {"thread (33,0,0)", "no progress"}},
+	{"grid_barrier_exit", plumb_simt_test_grid_barrier_exit, {"block (", "thread (", "divergent grid barrier"}},
+	{"grid_barrier_plain", plumb_simt_test_grid_barrier_plain, {"thread (", "not cooperative"}},
+	{"grid_barrier_mixed", plumb_simt_test_grid_barrier_mixed,
+		{"block (", "divergent barrier", "plumb_grid_sync", "__syncthreads"}},
+	{"dependent_exit", plumb_simt_test_dependent_exit, {"thread (9,0,0)", "exits without plumb_grid_dependency_wait"}},
+	{"cluster_exit", plumb_simt_test_cluster_exit, {"block (", "thread (", "exits|exited"}},
+	{"cluster_plain", plumb_simt_test_cluster_plain, {"thread (", "not of a cluster"}},
+	{"mask_cycle", plumb_simt_test_mask_cycle,
+		{"block (0,0,0), thread (0,0,0)", "deadlock, 3 threads wait for ever", "mask 0x00000006",
+			"mask 0x00000005"}},
 };
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
@@ -135,8 +131,8 @@ START_TEST(right_kernel)
 	ck_assert_msg(written > 0, "%s wrote nothing", k->name);
 	for (uint64_t seed = 1; seed <= SEEDS; seed++) {
 		ck_assert_msg(run_seed(&simt, k->run, again, seed) == PLUMB_SIMT_OK, "%s", simt.error);
-		ck_assert_msg(memcmp(first->out, again->out, sizeof(first->out)) == 0, "%s differs for seed %llu",
-		        k->name, (unsigned long long)seed);
+		ck_assert_msg(memcmp(first->out, again->out, sizeof(first->out)) == 0, "%s differs for seed %llu", k->name,
+			(unsigned long long)seed);
 	}
 	/* Other numbers of blocks in flight, and a seed once more: the schedule is a function of seed and kernel alone.
 	 */
@@ -182,7 +178,7 @@ START_TEST(differing_kernel)
 	const int differing = count_differing(k, &error);
 
 	printf("  %-28s differs from %-14s for %2d of %d seeds, want %d\n", k->name, k->right_name, differing, SEEDS,
-	        k->seeds);
+		k->seeds);
 	ck_assert_msg(differing >= k->seeds, "%s: only %d of %d seeds differ", k->name, differing, SEEDS);
 }
 END_TEST
@@ -274,13 +270,13 @@ START_TEST(reported_kernel)
 	for (uint64_t seed = 0; seed <= SEEDS; seed++) {
 		const int status = run_seed(&simt, reported_kernels[_i].run, b, seed);
 
-		ck_assert_msg(status == PLUMB_SIMT_FAULT, "%s, seed %llu: status %d", kernel, (unsigned long long)seed,
-		        status);
+		ck_assert_msg(
+			status == PLUMB_SIMT_FAULT, "%s, seed %llu: status %d", kernel, (unsigned long long)seed, status);
 		ck_assert_msg(strncmp(simt.error, kernel, strlen(kernel)) == 0, "%s", simt.error);
 		ck_assert_ptr_null(strchr(simt.error, '\n'));
 		for (int m = 0; m < 4 && reported_kernels[_i].must[m]; m++)
 			ck_assert_msg(has_one_of(simt.error, reported_kernels[_i].must[m]), "want '%s' in: %s",
-			        reported_kernels[_i].must[m], simt.error);
+				reported_kernels[_i].must[m], simt.error);
 		if (seed == 0)
 			printf("  %s\n", simt.error);
 	}
@@ -317,9 +313,8 @@ START_TEST(refused)
 	struct buffers *b = new_buffers();
 
 	ck_assert_int_eq(run_seed(&simt, plumb_simt_test_dynamic_shared, b, 0), PLUMB_SIMT_REFUSED);
-	ck_assert_str_eq(simt.error,
-	        "kernel dynamic_shared_kernel: launch refused: 2048 bytes of dynamic shared memory, "
-	        "the limit is 1024");
+	ck_assert_str_eq(simt.error, "kernel dynamic_shared_kernel: launch refused: 2048 bytes of dynamic shared memory, "
+				     "the limit is 1024");
 	ck_assert_int_eq(run_seed(&simt, plumb_simt_test_block_too_large, b, 0), PLUMB_SIMT_REFUSED);
 	ck_assert_int_eq(plumb_simt_test_scan(b->in, b->out, b->scratch, NULL), PLUMB_SIMT_REFUSED);
 	simt.shared_limit = (size_t)227 * 1024; /* H200 */
@@ -452,8 +447,8 @@ START_TEST(speed)
 	printf("  %.1f M yields/s in natural order, %.1f M with a seed; a thread that never waits %.1f ns; 32 x 128 "
 	       "threads "
 	       "with 5 shuffles %.3f ms\n",
-	        1e-6 * (double)yields / best[0], 1e-6 * (double)seeded_yields / best[1], 1e9 * best[2] / (4096 * 128),
-	        1e3 * best[3]);
+		1e-6 * (double)yields / best[0], 1e-6 * (double)seeded_yields / best[1], 1e9 * best[2] / (4096 * 128),
+		1e3 * best[3]);
 	plumb_simt_free(&simt);
 	free(b);
 }

@@ -16,7 +16,7 @@ static const struct {
 	int (*simt)(SIMT_ARGUMENTS), (*cuda)(SIMT_ARGUMENTS);
 } kernels[] = {
 #define ROW(name) {#name, plumb_simt_test_##name, plumb_cuda_test_##name},
-        SIMT_RIGHT(ROW)};
+	SIMT_RIGHT(ROW)};
 
 static uint32_t in[SIMT_WORDS], want[SIMT_WORDS], got[SIMT_WORDS], scratch[SIMT_WORDS];
 
@@ -50,7 +50,7 @@ START_TEST(same_bits)
 		OK(cudaMemcpy(got, d_out, sizeof(got), cudaMemcpyDeviceToHost));
 		for (int i = 0; i < SIMT_WORDS; i++)
 			ck_assert_msg(want[i] == got[i], "%s, word %d: simt 0x%08x, cuda 0x%08x", kernels[_i].name, i,
-			        want[i], got[i]);
+				want[i], got[i]);
 	}
 	cudaFree(d_in);
 	cudaFree(d_out);

@@ -93,8 +93,8 @@ static bool same(float a, float b)
 /* Edge i of the format, times scale: codes, ties between codes and what lies beside them, both signs, beyond the largest. */
 static float e4m3_edge(int64_t i, float scale)
 {
-	static const float special[] = {0.0f, 448.0f, 463.99997f, 464.0f, 464.00003f, 480.0f, 1e30f, INFINITY, NAN, 0x1p-10f,
-		0x1.000002p-10f, 0x1p-149f, 0x1p-126f};
+	static const float special[] = {0.0f, 448.0f, 463.99997f, 464.0f, 464.00003f, 480.0f, 1e30f, INFINITY, NAN,
+		0x1p-10f, 0x1.000002p-10f, 0x1p-149f, 0x1p-126f};
 	const int64_t specials = sizeof special / sizeof special[0], codes = 0x7e;
 	int64_t k = i / 2 % (specials + 4 * codes);
 	float x;
@@ -103,7 +103,8 @@ static float e4m3_edge(int64_t i, float scale)
 		x = special[k];
 	} else {
 		int64_t code = (k - specials) / 4, which = (k - specials) % 4;
-		float low = (float)e4m3((unsigned)code), tie = (float)(0.5 * (e4m3((unsigned)code) + e4m3((unsigned)code + 1)));
+		float low = (float)e4m3((unsigned)code),
+		      tie = (float)(0.5 * (e4m3((unsigned)code) + e4m3((unsigned)code + 1)));
 		x = which == 0 ? low : which == 1 ? nextafterf(tie, 0.0f) : which == 2 ? tie : nextafterf(tie, INFINITY);
 	}
 	x *= scale;
@@ -129,8 +130,14 @@ static void rope_open(struct rope_call *c, int64_t head_dim, int kv_heads, int64
 	static const int32_t page[PAGES] = {2, 0, 3, 1};
 	struct op_random r = {(uint64_t)head_dim};
 
-	*c = (struct rope_call){.cfg = {.layers = 1, .q_heads = kv_heads, .kv_heads = kv_heads, .head_dim = head_dim,
-		.rotary_dim = head_dim / 2 * 2, .block_tokens = 1, .rms_norm_eps = 1e-6f}, .width = kv_heads * head_dim};
+	*c = (struct rope_call){.cfg = {.layers = 1,
+					.q_heads = kv_heads,
+					.kv_heads = kv_heads,
+					.head_dim = head_dim,
+					.rotary_dim = head_dim / 2 * 2,
+					.block_tokens = 1,
+					.rms_norm_eps = 1e-6f},
+		.width = kv_heads * head_dim};
 	memcpy(c->page, page, sizeof page);
 	c->env = (struct plumb_env){.cfg = &c->cfg, .capacity = PAGES * page_rows};
 	c->qg = filled((size_t)(T * 2 * c->width) * 4, 0);
@@ -146,8 +153,15 @@ static void rope_open(struct rope_call *c, int64_t head_dim, int kv_heads, int64
 	}
 	for (int64_t i = 0; i < c->env.capacity * c->cfg.rotary_dim; i++)
 		c->rope[i] = op_random_float(&r, -1.0f, 1.0f);
-	c->args = (struct plumb_attn_qk_rope){.T = T, .position = &c->position, .qg = c->qg, .k = c->k, .v = c->v,
-		.rope = c->rope, .q_norm = &c->norm, .k_norm = &c->norm, .q = c->q};
+	c->args = (struct plumb_attn_qk_rope){.T = T,
+		.position = &c->position,
+		.qg = c->qg,
+		.k = c->k,
+		.v = c->v,
+		.rope = c->rope,
+		.q_norm = &c->norm,
+		.k_norm = &c->norm,
+		.q = c->q};
 }
 
 static void rope_close(struct rope_call *c)
@@ -162,8 +176,12 @@ static void rope_close(struct rope_call *c)
 
 static struct plumb_cache cache_of(const struct rope_call *c, enum plumb_format format, float scale, int byte)
 {
-	struct plumb_cache cache = {.format = format, .page = c->page, .page_rows = (int32_t)(c->env.capacity / PAGES),
-		.width = (int32_t)c->width, .rows = c->env.capacity, .scale = scale};
+	struct plumb_cache cache = {.format = format,
+		.page = c->page,
+		.page_rows = (int32_t)(c->env.capacity / PAGES),
+		.width = (int32_t)c->width,
+		.rows = c->env.capacity,
+		.scale = scale};
 	cache.data = filled((size_t)cache.rows * plumb_format_row_bytes(format, cache.width), byte);
 	return cache;
 }
@@ -174,11 +192,11 @@ static const struct {
 	int64_t page_rows, T, position;
 	float scale;
 } rope_cases[] = {
-	{256, 2, 3, 3, 0, 1.0f},     /* as released; ends with its page */
-	{8, 1, 50, 64, 100, 1.0f},   /* across a page, one load a row */
-	{7, 3, 16, 5, 14, 0.0123f},  /* odd rows, across a page, divisions that round */
-	{1, 1, 600, 600, 0, 1.0f},   /* one column: every edge in turn */
-	{33, 2, 4, 1, 15, 0x1p-7f},  /* the last position */
+	{256, 2, 3, 3, 0, 1.0f},    /* as released; ends with its page */
+	{8, 1, 50, 64, 100, 1.0f},  /* across a page, one load a row */
+	{7, 3, 16, 5, 14, 0.0123f}, /* odd rows, across a page, divisions that round */
+	{1, 1, 600, 600, 0, 1.0f},  /* one column: every edge in turn */
+	{33, 2, 4, 1, 15, 0x1p-7f}, /* the last position */
 	{2, 1, 300, 1100, 90, 3.7f},
 };
 
@@ -244,7 +262,8 @@ START_TEST(fp8_readers)
 	c.cfg.block_budget = 4;
 	c.position = 20;
 	int64_t n = 3 * kv * dims[_i];
-	float *q = filled((size_t)(T * n) * 4, 0), *expected = filled((size_t)(T * n) * 4, 0), *o = filled((size_t)(T * n) * 4, 0);
+	float *q = filled((size_t)(T * n) * 4, 0), *expected = filled((size_t)(T * n) * 4, 0),
+	      *o = filled((size_t)(T * n) * 4, 0);
 	for (int64_t i = 0; i < T * n; i++)
 		q[i] = op_random_float(&r, -1.0f, 1.0f);
 	struct plumb_cache narrow[2], wide[2];
@@ -261,8 +280,14 @@ START_TEST(fp8_readers)
 			((float *)wide[i].data)[j] = nan ? NAN : (float)x;
 		}
 	}
-	struct plumb_attn_decode a = {.T = T, .position = &c.position, .q = q, .keys = &wide[0], .values = &wide[1],
-		.block = block, .count = count, .o = expected};
+	struct plumb_attn_decode a = {.T = T,
+		.position = &c.position,
+		.q = q,
+		.keys = &wide[0],
+		.values = &wide[1],
+		.block = block,
+		.count = count,
+		.o = expected};
 	call(TWIN, PLUMB_ATTN_DECODE, &c.env, &a);
 	a.keys = &narrow[0];
 	a.values = &narrow[1];
@@ -301,8 +326,13 @@ struct delta_call {
 
 static void delta_open(struct delta_call *c, int64_t Dk, int64_t Dv, enum plumb_format format)
 {
-	*c = (struct delta_call){.cfg = {.layers = 1, .block_tokens = 1, .gdn_key_heads = 1, .gdn_value_heads = 1,
-		.gdn_key_dim = Dk, .gdn_value_dim = Dv, .gdn_conv_taps = 1}};
+	*c = (struct delta_call){.cfg = {.layers = 1,
+					 .block_tokens = 1,
+					 .gdn_key_heads = 1,
+					 .gdn_value_heads = 1,
+					 .gdn_key_dim = Dk,
+					 .gdn_value_dim = Dv,
+					 .gdn_conv_taps = 1}};
 	c->env = (struct plumb_env){.cfg = &c->cfg, .capacity = 1};
 	c->a = -1000.0f; /* softplus 0, decay 1 */
 	c->b = 100.0f;   /* beta 1 */
@@ -319,8 +349,15 @@ static unsigned char *delta_run(struct delta_call *c, int set, enum plumb_format
 
 	c->scalar = (struct plumb_weight){.rows = 1, .cols = 1, .data = &c->zero};
 	memcpy(state, c->state, c->bytes);
-	c->args = (struct plumb_gdn_recurrence){.T = 1, .y = c->y, .b = &c->b, .a = &c->a, .a_log = &c->scalar,
-		.dt_bias = &c->scalar, .state = state, .state_format = format, .o = c->o};
+	c->args = (struct plumb_gdn_recurrence){.T = 1,
+		.y = c->y,
+		.b = &c->b,
+		.a = &c->a,
+		.a_log = &c->scalar,
+		.dt_bias = &c->scalar,
+		.state = state,
+		.state_format = format,
+		.o = c->o};
 	call(set, PLUMB_GDN_RECURRENCE, &c->env, &c->args);
 	for (size_t i = 0; i < 16; i++)
 		ck_assert_uint_eq(state[c->bytes + i], 0xa5);
@@ -354,8 +391,9 @@ START_TEST(every_f16_code_passes)
 	for (int set = 0; set < SETS; set++) {
 		unsigned char *after = delta_run(&c, set, PLUMB_F16, set % 2 ? 2 : 0);
 		for (int64_t i = 0; i < Dv * Dk; i++)
-			ck_assert_msg(memcmp(after + 2 * i, c.state + 2 * i, 2) == 0, "set %d: code %02x%02x became %02x%02x", set,
-				c.state[2 * i + 1], c.state[2 * i], after[2 * i + 1], after[2 * i]);
+			ck_assert_msg(memcmp(after + 2 * i, c.state + 2 * i, 2) == 0,
+				"set %d: code %02x%02x became %02x%02x", set, c.state[2 * i + 1], c.state[2 * i],
+				after[2 * i + 1], after[2 * i]);
 		free(after);
 	}
 	delta_close(&c);
@@ -390,7 +428,8 @@ START_TEST(f16_rounding_edges)
 			float x = i % Dk == column ? c.y[2 * Dk + i / Dk] : 0.0f, got;
 			float want = (float)nearest_f16((double)x);
 			plumb_decode(PLUMB_F16, after + 2 * i, 1, &got);
-			ck_assert_msg(got == want && (want != 0.0f || x >= 0.0f || x == 0.0f || i % Dk != column || signbit(got)),
+			ck_assert_msg(
+				got == want && (want != 0.0f || x >= 0.0f || x == 0.0f || i % Dk != column || signbit(got)),
 				"set %d: %a became %a, not %a", set, (double)x, (double)got, (double)want);
 		}
 		free(after);
@@ -455,8 +494,10 @@ START_TEST(nan_stays_in_its_row)
 		for (int64_t i = 0; i < 9; i++) {
 			float s;
 			plumb_decode(PLUMB_F16, after + 2 * i * Dk, 1, &s);
-			ck_assert_msg((i % 3 == 1) == !isfinite(c.o[i]), "set %d: o[%lld] is %g", set, (long long)i, (double)c.o[i]);
-			ck_assert_msg((i % 3 == 1) == !isfinite(s), "set %d: state[%lld, 0] is %g", set, (long long)i, (double)s);
+			ck_assert_msg((i % 3 == 1) == !isfinite(c.o[i]), "set %d: o[%lld] is %g", set, (long long)i,
+				(double)c.o[i]);
+			ck_assert_msg(
+				(i % 3 == 1) == !isfinite(s), "set %d: state[%lld, 0] is %g", set, (long long)i, (double)s);
 		}
 		free(after);
 	}
@@ -501,16 +542,20 @@ START_TEST(one_step_is_noticed)
 		struct op_operand *o = op_case_operand(c, where[_i].operand);
 		struct op_result result;
 		char text[OP_CASE_TEXT];
-		bool narrow = o->info->kind == PLUMB_KIND_CACHE ? o->cache.format == PLUMB_CACHE_FP8 : o->format == PLUMB_F16;
+		bool narrow =
+			o->info->kind == PLUMB_KIND_CACHE ? o->cache.format == PLUMB_CACHE_FP8 : o->format == PLUMB_F16;
 		if (narrow) {
 			planted.c = c;
 			planted.operand = (int)(o - c->operand);
 			planted.index = op_random_below(&c->random, o->count);
-			ck_assert_msg(op_case_run(c, "twin", plumb_ref_twin.op[c->op], NULL, PLUMB_POISON_NAN, &result, text),
+			ck_assert_msg(
+				op_case_run(c, "twin", plumb_ref_twin.op[c->op], NULL, PLUMB_POISON_NAN, &result, text),
 				"%s", text);
 			op_result_free(&result);
-			ck_assert_msg(op_case_bounded(c, "twin", NULL, text), "seed %llu: %s", (unsigned long long)seed, text);
-			ck_assert_msg(op_case_run(c, "planted", one_step_off, NULL, PLUMB_POISON_NAN, &result, text), "%s", text);
+			ck_assert_msg(
+				op_case_bounded(c, "twin", NULL, text), "seed %llu: %s", (unsigned long long)seed, text);
+			ck_assert_msg(
+				op_case_run(c, "planted", one_step_off, NULL, PLUMB_POISON_NAN, &result, text), "%s", text);
 			op_result_free(&result);
 			cases++;
 			noticed += !op_case_bounded(c, "planted", NULL, text);
@@ -538,7 +583,7 @@ START_TEST(refused_formats)
 		{{.own_caches = true, .caches = PLUMB_NVFP4}, "caches are nvfp4"},
 		{{.own_caches = true, .caches = (enum plumb_format)99}, "caches are unknown"},
 		{{.state = PLUMB_FP8_ROW}, "state is fp8_row"},
-		{{.state = (enum plumb_format)-1}, "state is unknown"},
+		{{.state = (enum plumb_format) - 1}, "state is unknown"},
 		{{.key_scale = -1.0f}, "key_scale is -1"},
 		{{.value_scale = NAN}, "value_scale is"},
 		{{.value_scale = 1e37f}, "value_scale is 1e+37"},
@@ -546,7 +591,8 @@ START_TEST(refused_formats)
 	};
 	struct plumb_plan plan;
 
-	ck_assert_int_eq(plumb_plan_create(&model->cfg, (struct plumb_binding){.set = &plumb_ref_twin}, &plan, &err), PLUMB_OK);
+	ck_assert_int_eq(
+		plumb_plan_create(&model->cfg, (struct plumb_binding){.set = &plumb_ref_twin}, &plan, &err), PLUMB_OK);
 	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
 		struct plumb_decoder *d = NULL;
 		ck_assert_int_eq(plumb_decoder_create(model, &plan, &bad[i].options, &d, &err), PLUMB_BAD_INPUT);
@@ -561,7 +607,9 @@ START_TEST(refused_formats)
 	c.args.state_format = PLUMB_FP8_ROW;
 	c.args.state = c.state;
 	for (int set = 0; set < 3; set++) {
-		const struct plumb_set *from = set == 0 ? &plumb_ref_oracle : set == 1 ? &plumb_ref_twin : plumb_device_set(device[0]);
+		const struct plumb_set *from = set == 0   ? &plumb_ref_oracle
+		                               : set == 1 ? &plumb_ref_twin
+		                                          : plumb_device_set(device[0]);
 		c.env.device = set == 2 ? device[0] : NULL;
 		ck_assert_int_eq(from->op[PLUMB_GDN_RECURRENCE](&c.env, &c.args), PLUMB_BAD_INPUT);
 		ck_assert_msg(strstr(err.text, "state is fp8_row") != NULL, "%s", err.text);
@@ -616,8 +664,12 @@ START_TEST(decodes_agree)
 	const struct plumb_model *model = plumb_checkpoint_model(checkpoint);
 	static const enum plumb_format caches[] = {PLUMB_CACHE_FP8, PLUMB_F32, PLUMB_CACHE_FP8, PLUMB_BF16};
 	static const enum plumb_format state[] = {PLUMB_F16, PLUMB_F16, PLUMB_BF16, PLUMB_F32};
-	struct plumb_decoder_options o = {.policy = _i % 2 ? PLUMB_POLICY_BF16 : PLUMB_POLICY_F32, .own_caches = true,
-		.caches = caches[_i / 2], .state = state[_i / 2], .key_scale = _i / 2 == 0 ? 1.0f : 0.0173f, .value_scale = 0.5f};
+	struct plumb_decoder_options o = {.policy = _i % 2 ? PLUMB_POLICY_BF16 : PLUMB_POLICY_F32,
+		.own_caches = true,
+		.caches = caches[_i / 2],
+		.state = state[_i / 2],
+		.key_scale = _i / 2 == 0 ? 1.0f : 0.0173f,
+		.value_scale = 0.5f};
 	struct plumb_digest twin = trace(model, &plumb_ref_twin, NULL, o, 13, 64), other;
 
 	for (int d = 0; d < (_i < 2 ? DEVICES : 1); d++) {
@@ -635,7 +687,7 @@ START_TEST(decodes_agree)
 	struct plumb_decoder_options usual = {.policy = o.policy};
 	other = trace(model, &plumb_ref_twin, NULL, usual, 13, 64);
 	bool differs = o.state != PLUMB_F32 || o.caches == PLUMB_CACHE_FP8 ||
-		       (o.caches == PLUMB_BF16 && o.policy == PLUMB_POLICY_F32);
+	               (o.caches == PLUMB_BF16 && o.policy == PLUMB_POLICY_F32);
 	ck_assert(differs == (other.sum[0] != twin.sum[0]));
 	plumb_checkpoint_close(checkpoint);
 }

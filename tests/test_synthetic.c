@@ -73,8 +73,7 @@ START_TEST(values_have_the_declared_rms)
 	/* one global scale stands for a matrix: 0.75 to 1.25 of the wanted; 20 blocks leave about a tenth of chance */
 	bool global = c->format == PLUMB_NVFP4 || c->format == PLUMB_FP8_TABLE;
 	double slack = global ? 0.28 : c->format == PLUMB_FP8_BLOCK ? 0.15 : 0.03;
-	ck_assert_msg(fabs(ratio - 1) < slack, "%s: %g of the declared rms",
-		plumb_format_name(c->format), ratio);
+	ck_assert_msg(fabs(ratio - 1) < slack, "%s: %g of the declared rms", plumb_format_name(c->format), ratio);
 	free(row);
 	made_free(&m);
 }
@@ -139,7 +138,8 @@ START_TEST(codes_are_never_nan_and_all_others_occur)
 	for (size_t i = 0; i < m.data_bytes; i++)
 		seen[m.data[i]]++;
 	for (int code = 0; code < 256; code++)
-		ck_assert_msg((seen[code] > 0) == ((code & 0x7F) != 0x7F), "code %02x occurs %d times", (unsigned)code, seen[code]);
+		ck_assert_msg((seen[code] > 0) == ((code & 0x7F) != 0x7F), "code %02x occurs %d times", (unsigned)code,
+			seen[code]);
 	for (int n = 1; n < 128; n++) /* of 256 factors: neighbours may be equal now and then */
 		scales[((float *)m.scale)[n] == ((float *)m.scale)[n - 1]]++;
 	ck_assert_int_lt(scales[1], 5);
@@ -183,7 +183,8 @@ START_TEST(device_makes_the_same)
 	for (int shard = 0; shard < 2; shard++) {
 		int64_t first = shard ? (INT64_C(1) << 34) - 61 : 0; /* in words of four bytes: around 2^32 */
 		struct made_tensor m;
-		made_create(&m, "layers.1.ple.ple_embedding.ngram_embedding", c->format, c->scale_format, c->rows, c->cols, first, 9);
+		made_create(&m, "layers.1.ple.ple_embedding.ngram_embedding", c->format, c->scale_format, c->rows, c->cols,
+			first, 9);
 		struct plumb_weight there = m.w, again = m.w;
 		ck_assert_msg(plumb_stored_weight(device, &stored, &there, &err) == PLUMB_OK, "%s", err.text);
 		plumb_synthetic_fill(&m.w, 0, c->rows);
@@ -263,7 +264,8 @@ int main(void)
 #ifdef PLUMB_TEST_GPU
 	int status = plumb_device_open(PLUMB_DEVICE_CUDA, NULL, &device, &err);
 #else
-	int status = plumb_device_open(PLUMB_DEVICE_SIMT, &(struct plumb_device_options){.own_memory = true}, &device, &err);
+	int status =
+		plumb_device_open(PLUMB_DEVICE_SIMT, &(struct plumb_device_options){.own_memory = true}, &device, &err);
 #endif
 	if (status != PLUMB_OK) {
 		printf("SKIP test_synthetic: %s\n", err.text);

@@ -116,7 +116,8 @@ static int add_call(void *self, const struct plumb_call *call)
 static struct plumb_decoder *new_decoder(
 	const struct plumb_model *model, struct plumb_binding binding, const struct trial *t)
 {
-	struct plumb_decoder_options options = {.policy = t->policy, .capacity = t->context + 32, .page_seed = t->page_seed};
+	struct plumb_decoder_options options = {
+		.policy = t->policy, .capacity = t->context + 32, .page_seed = t->page_seed};
 	struct plumb_plan plan;
 	struct plumb_decoder *d = NULL;
 
@@ -216,7 +217,8 @@ START_TEST(sets_can_be_mixed)
 		plumb_decoder_observe(d, &observer);
 		ck_assert_msg(plumb_decoder_step(d, prompt, PROMPT, &err) == PLUMB_OK, "%s", err.text);
 		if (mixed) /* at most 8 rows of 6 bytes a token */
-			ck_assert(plumb_synthetic_usage(s).made > before && plumb_synthetic_usage(s).made <= before + PROMPT * 48);
+			ck_assert(plumb_synthetic_usage(s).made > before &&
+				  plumb_synthetic_usage(s).made <= before + PROMPT * 48);
 		plumb_decoder_destroy(d);
 		plumb_plan_free(&plan);
 	}
@@ -270,7 +272,8 @@ START_TEST(graph_decodes_the_same)
 	struct plumb_synthetic *s = open_model(t->preset, t->profile, 0);
 	struct plumb_binding own = simt(true);
 	struct plumb_decoder *d = new_decoder(plumb_synthetic_model(s), own, t);
-	struct plumb_decoder *truth = new_decoder(plumb_synthetic_model(s), (struct plumb_binding){.set = &plumb_ref_twin}, t);
+	struct plumb_decoder *truth =
+		new_decoder(plumb_synthetic_model(s), (struct plumb_binding){.set = &plumb_ref_twin}, t);
 	struct plumb_graph *g;
 	struct plumb_digest a = {0}, b = {0};
 	int32_t next = 5, wanted = 5;
@@ -385,8 +388,15 @@ START_TEST(table_of_the_release)
 		struct plumb_binding binding = i ? simt(false) : (struct plumb_binding){.set = &plumb_ref_twin};
 		struct plumb_env env = {.cfg = &m->cfg, .err = &err, .device = binding.device};
 		embedding[i] = malloc(T * 2560 * sizeof(float));
-		struct plumb_ple_embed a = {.T = T, .token = token, .history = history, .ngram = &w->ngram, .table = w->table,
-			.shards = w->shards, .shard_rows = w->shard_rows, .row = row[i], .embedding = embedding[i]};
+		struct plumb_ple_embed a = {.T = T,
+			.token = token,
+			.history = history,
+			.ngram = &w->ngram,
+			.table = w->table,
+			.shards = w->shards,
+			.shard_rows = w->shard_rows,
+			.row = row[i],
+			.embedding = embedding[i]};
 		ck_assert_int_eq(m->maker.make(m->maker.self, &env, PLUMB_PLE_EMBED, &a), PLUMB_OK);
 		ck_assert_msg(binding.set->op[PLUMB_PLE_EMBED](&env, &a) == PLUMB_OK, "%s", err.text);
 		if (i)
@@ -399,10 +409,10 @@ START_TEST(table_of_the_release)
 		int64_t first = row[0][i] * 160;
 		last = first > last ? first : last;
 		for (int k = 0; k < 160; k++) {
-			uint32_t code = plumb_synthetic_fp8(
-				plumb_synthetic_bytes(w->table[0].made->key, 0, (uint64_t)(first + k)));
+			uint32_t code =
+				plumb_synthetic_fp8(plumb_synthetic_bytes(w->table[0].made->key, 0, (uint64_t)(first + k)));
 			ck_assert(embedding[0][i * 160 + k] ==
-				plumb_round_bf16(plumb_e4m3_to_f32((uint8_t)code) * w->table[0].global));
+				  plumb_round_bf16(plumb_e4m3_to_f32((uint8_t)code) * w->table[0].global));
 		}
 	}
 	ck_assert_int_gt(last, INT64_C(1) << 35);
@@ -442,7 +452,8 @@ static int look(void *self, const struct plumb_call *call)
 	case PLUMB_HC_INJECT: {
 		const struct plumb_hc_inject *a = call->args;
 		if (call->site == PLUMB_SITE_MLP)
-			squares(a->residual_out, call->T * c->streams * c->hidden, &s->residual[call->layer], &s->residuals[call->layer]);
+			squares(a->residual_out, call->T * c->streams * c->hidden, &s->residual[call->layer],
+				&s->residuals[call->layer]);
 		squares(a->branch, call->T * c->hidden, &s->branch[call->layer][call->site == PLUMB_SITE_MLP],
 			&s->branches[call->layer][call->site == PLUMB_SITE_MLP]);
 		for (int64_t i = 0; i < call->T * c->streams; i++) {
@@ -525,23 +536,26 @@ START_TEST(numbers_stay_of_order_one)
 	}
 	for (int l = 0; l < LAYERS; l++) {
 		double rms = sqrt(x->residual[l] / (double)x->residuals[l]);
-		double mixer = sqrt(x->branch[l][0] / (double)x->branches[l][0]), moe = sqrt(x->branch[l][1] / (double)x->branches[l][1]);
+		double mixer = sqrt(x->branch[l][0] / (double)x->branches[l][0]),
+		       moe = sqrt(x->branch[l][1] / (double)x->branches[l][1]);
 		int used = 0;
 		for (int e = 0; e < EXPERTS; e++)
 			used += x->expert[l][e];
 		if (l % 8 == 0 || l % 8 == 3 || l == LAYERS - 1)
-			printf("layer %2d: residual rms %.3f, mixer %.3f, moe %.3f, experts %d of %d\n", l, rms, mixer, moe, used, EXPERTS);
+			printf("layer %2d: residual rms %.3f, mixer %.3f, moe %.3f, experts %d of %d\n", l, rms, mixer, moe,
+				used, EXPERTS);
 		experts += used;
 		ck_assert_msg(rms > 0.5 && rms < 4, "layer %d: residual rms %g", l, rms);
-		ck_assert_msg(mixer > 0.02 && mixer < 1 && moe > 0.02 && moe < 1, "layer %d: mixer %g, moe %g", l, mixer, moe);
+		ck_assert_msg(
+			mixer > 0.02 && mixer < 1 && moe > 0.02 && moe < 1, "layer %d: mixer %g, moe %g", l, mixer, moe);
 		ck_assert_msg(used > EXPERTS / 2, "layer %d: %d experts", l, used);
 	}
 	printf("injection %.3f..%.3f, mixed rms %.3f, logits rms %.2f, largest expert weight %.3f, %.1f experts a layer\n",
-		x->least_gate, x->most_gate, sqrt(x->mixed / (double)x->mixes), sqrt(x->logits / (double)x->logit_count), x->top_weight,
-		(double)experts / LAYERS);
+		x->least_gate, x->most_gate, sqrt(x->mixed / (double)x->mixes), sqrt(x->logits / (double)x->logit_count),
+		x->top_weight, (double)experts / LAYERS);
 	printf("decays below 0.5: %.3f, above 0.95: %.3f; zero scores %.3f; %d of %d tokens distinct\n",
-		(double)x->low / (double)x->decays, (double)x->high / (double)x->decays, (double)x->zeros / (double)x->scores,
-		distinct, TOKENS);
+		(double)x->low / (double)x->decays, (double)x->high / (double)x->decays,
+		(double)x->zeros / (double)x->scores, distinct, TOKENS);
 	ck_assert(x->least_gate > 0.005 && x->most_gate < 1.995);
 	ck_assert(x->low > x->decays / 20 && x->high > x->decays / 10);
 	ck_assert(x->zeros < x->scores / 4);

@@ -68,7 +68,8 @@ START_TEST(scales_are_the_same)
 		ck_assert_msg(memcmp(seen, m.scale, m.scale_bytes) == 0, "%s differs", arguments);
 	}
 	if (m.w.global != 0.0f) {
-		snprintf(arguments, sizeof arguments, "layers.3.mlp.experts.17.gate_proj %s %lld %lld --seed 5 --part global",
+		snprintf(arguments, sizeof arguments,
+			"layers.3.mlp.experts.17.gate_proj %s %lld %lld --seed 5 --part global",
 			plumb_format_name(c->format), (long long)c->rows, (long long)c->cols);
 		ck_assert_uint_eq(by_script(seen, 1 << 16, arguments), sizeof m.w.global);
 		ck_assert_mem_eq(seen, &m.w.global, sizeof m.w.global);

@@ -89,12 +89,12 @@ static std::vector<float> row(std::mt19937 &g, int kind, int n)
 	return v;
 }
 
-static void assert_equal(
-	const std::vector<int32_t> &a, const std::vector<int32_t> &b, const char *rule, int kind, int n, int k, unsigned seed)
+static void assert_equal(const std::vector<int32_t> &a, const std::vector<int32_t> &b, const char *rule, int kind, int n,
+	int k, unsigned seed)
 {
 	for (size_t i = 0; i < a.size(); i++)
-		ck_assert_msg(a[i] == b[i], "%s rule, kind %d, n %d, k %d, seed %u: place %zu is %d, expected %d", rule, kind, n, k,
-			seed, i, a[i], b[i]);
+		ck_assert_msg(a[i] == b[i], "%s rule, kind %d, n %d, k %d, seed %u: place %zu is %d, expected %d", rule,
+			kind, n, k, seed, i, a[i], b[i]);
 }
 
 START_TEST(both_rules)

@@ -61,8 +61,8 @@ static int flow_before(void *self, const struct plumb_call *call)
 		if (info->operand[i].role != PLUMB_IN || !w)
 			continue;
 		ck_assert_msg(plumb_flow_feeds(w->op, w->output, call->op, info->operand[i].name),
-		        "%s.%s feeds %s.%s, the table does not say so", plumb_ops[w->op].name, w->output, info->name,
-		        info->operand[i].name);
+			"%s.%s feeds %s.%s, the table does not say so", plumb_ops[w->op].name, w->output, info->name,
+			info->operand[i].name);
 		for (int k = 0; k < plumb_ops[w->op].operands; k++)
 			if (strcmp(plumb_ops[w->op].operand[k].name, w->output) == 0)
 				t->seen[w->op][k][call->op][i] = true;
@@ -116,14 +116,14 @@ START_TEST(flow_is_the_decoders)
 			for (int to = 0; to < PLUMB_OP_COUNT; to++)
 				for (int i = 0; i < plumb_ops[to].operands; i++) {
 					const struct plumb_operand *out = &plumb_ops[from].operand[k],
-					                           *in = &plumb_ops[to].operand[i];
+								   *in = &plumb_ops[to].operand[i];
 					if (out->role != PLUMB_OUT || in->role != PLUMB_IN ||
-					        strncmp(out->name, "residual", 8) == 0)
+						strncmp(out->name, "residual", 8) == 0)
 						continue;
-					ck_assert_msg(plumb_flow_feeds((enum plumb_op)from, out->name,
-					                      (enum plumb_op)to, in->name) == t.seen[from][k][to][i],
-					        "%s.%s to %s.%s", plumb_ops[from].name, out->name, plumb_ops[to].name,
-					        in->name);
+					ck_assert_msg(plumb_flow_feeds((enum plumb_op)from, out->name, (enum plumb_op)to,
+							      in->name) == t.seen[from][k][to][i],
+						"%s.%s to %s.%s", plumb_ops[from].name, out->name, plumb_ops[to].name,
+						in->name);
 				}
 	plumb_decoder_destroy(d);
 	plumb_checkpoint_close(checkpoint);
@@ -132,8 +132,7 @@ END_TEST
 
 START_TEST(flow_leaves_what_others_read)
 {
-	const enum plumb_op hc[] = {PLUMB_HC_NORM_DOWN, PLUMB_HC_UP_MIX},
-	                    attn[] = {PLUMB_ATTN_IN_PROJ, PLUMB_ATTN_QK_ROPE};
+	const enum plumb_op hc[] = {PLUMB_HC_NORM_DOWN, PLUMB_HC_UP_MIX}, attn[] = {PLUMB_ATTN_IN_PROJ, PLUMB_ATTN_QK_ROPE};
 	ck_assert(!plumb_flow_leaves(PLUMB_HC_NORM_DOWN, "low", hc, 2));
 	ck_assert(plumb_flow_leaves(PLUMB_HC_UP_MIX, "injection", hc, 2));
 	ck_assert(plumb_flow_leaves(PLUMB_ATTN_IN_PROJ, "qg", attn, 2)); /* the gate reads it */
@@ -159,14 +158,14 @@ START_TEST(numbers_are_the_cores)
 		plumb_decode(PLUMB_F16, &half, 1, &f16);
 		plumb_decode(PLUMB_BF16, &half, 1, &bf16);
 		ck_assert_msg(same(plumb_of_f16(half), f16), "f16 0x%x: %a, core %a", code, (double)plumb_of_f16(half),
-		        (double)f16);
+			(double)f16);
 		ck_assert_msg(same(plumb_of_bf16(half), bf16), "bf16 0x%x", code);
 	}
 	for (int i = 0; i < 200000; i++) {
 		seed = seed * 6364136223846793005u + 1442695040888963407u;
 		float f = plumb_bits_f32(i < 65536 ? (uint32_t)i << 16 | 0x8000u : (uint32_t)(seed >> 32));
 		ck_assert_msg(same(plumb_rne(1, f), plumb_round_bf16(f)), "%a rounds to %a, core %a", (double)f,
-		        (double)plumb_rne(1, f), (double)plumb_round_bf16(f));
+			(double)plumb_rne(1, f), (double)plumb_round_bf16(f));
 		ck_assert(same(plumb_rne(0, f), f));
 	}
 }
@@ -187,25 +186,25 @@ START_TEST(values_are_the_cores)
 	}
 	for (int bf16 = 0; bf16 < 2; bf16++) {
 		const struct plumb_weight w = {.format = (enum plumb_format)_i,
-		        .rows = ROWS,
-		        .cols = COLS,
-		        .data = data + 1,
-		        .scale = scale + 1,
-		        .scale_format = bf16 ? PLUMB_BF16 : PLUMB_F32,
-		        .global = 0.37f};
+			.rows = ROWS,
+			.cols = COLS,
+			.data = data + 1,
+			.scale = scale + 1,
+			.scale_format = bf16 ? PLUMB_BF16 : PLUMB_F32,
+			.global = 0.37f};
 		const struct plumb_kernel_matrix m = {.format = _i + 1,
-		        .scale_format = (int32_t)w.scale_format + 1,
-		        .rows = ROWS,
-		        .cols = COLS,
-		        .data = w.data,
-		        .scale = w.scale,
-		        .global = w.global};
+			.scale_format = (int32_t)w.scale_format + 1,
+			.rows = ROWS,
+			.cols = COLS,
+			.data = w.data,
+			.scale = w.scale,
+			.global = w.global};
 		for (int64_t n = 0; n < ROWS; n++) {
 			plumb_weight_row(&w, n, 0, COLS, row);
 			for (int64_t k = 0; k < COLS; k++)
 				ck_assert_msg(same(plumb_value(&m, n, k), row[k]), "%s [%lld, %lld]: %a, core %a",
-				        plumb_format_name(w.format), (long long)n, (long long)k,
-				        (double)plumb_value(&m, n, k), (double)row[k]);
+					plumb_format_name(w.format), (long long)n, (long long)k,
+					(double)plumb_value(&m, n, k), (double)row[k]);
 		}
 	}
 }
@@ -228,8 +227,8 @@ static void rig_open(struct rig *r)
 	r->checkpoint = decode_tiny();
 	r->model = plumb_checkpoint_model(r->checkpoint);
 	ck_assert_int_eq(
-	        plumb_plan_create(&r->model->cfg, (struct plumb_binding){.set = &plumb_ref_twin}, &r->plan, &r->err),
-	        PLUMB_OK);
+		plumb_plan_create(&r->model->cfg, (struct plumb_binding){.set = &plumb_ref_twin}, &r->plan, &r->err),
+		PLUMB_OK);
 	ck_assert_int_eq(plumb_user_create(&r->mark, &r->user, &r->err), PLUMB_OK);
 }
 
@@ -315,11 +314,10 @@ START_TEST(refused_bindings)
 	for (int l = 0; l <= 4; l++)
 		for (int op = PLUMB_HC_NORM_DOWN; op <= PLUMB_HC_UP_MIX; op++)
 			ck_assert_str_eq(plumb_user_ops(&r.plan.binding[(size_t)l * PLUMB_OP_COUNT + (size_t)op]),
-			        "hc_norm_down+hc_up_mix");
+				"hc_norm_down+hc_up_mix");
 	plumb_plan_bind(&r.plan, PLUMB_HC_NORM_DOWN, 2, 2, (struct plumb_binding){.set = &plumb_ref_twin});
 	ck_assert_int_eq(plumb_user_whole(r.user, &r.plan, &r.err), PLUMB_BAD_INPUT);
-	ck_assert_msg(
-	        strstr(r.err.text, "layer 2: hc_norm_down") && strstr(r.err.text, "as a whole"), "%s", r.err.text);
+	ck_assert_msg(strstr(r.err.text, "layer 2: hc_norm_down") && strstr(r.err.text, "as a whole"), "%s", r.err.text);
 	rig_close(&r);
 }
 END_TEST
@@ -374,14 +372,13 @@ END_TEST
 START_TEST(marks_in_words)
 {
 	struct plumb_user_mark m = {
-	        .phase = "run", .ops = "attn_gate", .path = "./x.so", .layer = 3, .layers = 4, .position = 12};
+		.phase = "run", .ops = "attn_gate", .path = "./x.so", .layer = 3, .layers = 4, .position = 12};
 	char text[700];
 	ck_assert_str_eq(plumb_user_mark_show(&m, text, sizeof text), "op attn_gate layer 3 position 12: ./x.so");
 	m.layer = 4;
 	m.position = -1;
 	strcpy(m.phase, "prepare");
-	ck_assert_str_eq(
-	        plumb_user_mark_show(&m, text, sizeof text), "op attn_gate outside the layers: ./x.so in prepare");
+	ck_assert_str_eq(plumb_user_mark_show(&m, text, sizeof text), "op attn_gate outside the layers: ./x.so in prepare");
 	m.ops[0] = '\0';
 	strcpy(m.phase, "loading");
 	ck_assert_str_eq(plumb_user_mark_show(&m, text, sizeof text), "./x.so while loading");

@@ -42,8 +42,7 @@ static char *slurp(const char *name)
 }
 
 /* Run the program; environment: assignments in front of it, or "". */
-__attribute__((format(printf, 3, 4))) static void plumb(
-        struct result *r, const char *environment, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static void plumb(struct result *r, const char *environment, const char *format, ...)
 {
 	char args[2048], line[4096];
 	struct timespec a, b;
@@ -53,13 +52,13 @@ __attribute__((format(printf, 3, 4))) static void plumb(
 	vsnprintf(args, sizeof args, format, ap);
 	va_end(ap);
 	snprintf(line, sizeof line, "%s '%s' %s >'%s/out' 2>'%s/err' </dev/null", environment, PLUMB_PROGRAM, args, dir,
-	        dir);
+		dir);
 	clock_gettime(CLOCK_MONOTONIC, &a);
 	int status = system(line);
 	clock_gettime(CLOCK_MONOTONIC, &b);
 	ck_assert_msg(WIFEXITED(status), "killed: %s", args);
 	*r = (struct result){WEXITSTATUS(status), slurp("out"), slurp("err"),
-	        (double)(b.tv_sec - a.tv_sec) + 1e-9 * (double)(b.tv_nsec - a.tv_nsec)};
+		(double)(b.tv_sec - a.tv_sec) + 1e-9 * (double)(b.tv_nsec - a.tv_nsec)};
 }
 
 static void done(struct result *r)
@@ -70,8 +69,8 @@ static void done(struct result *r)
 
 static void expect(const struct result *r, int status)
 {
-	ck_assert_msg(r->status == status, "exit status %d, expected %d\nstdout: %.900s\nstderr: %.900s", r->status,
-	        status, r->out, r->err);
+	ck_assert_msg(r->status == status, "exit status %d, expected %d\nstdout: %.900s\nstderr: %.900s", r->status, status,
+		r->out, r->err);
 }
 
 /* One line on standard error with all of the words, and this exit status. */
@@ -80,8 +79,8 @@ static void expect_line(const struct result *r, int status, const char *first, c
 	expect(r, status);
 	const char *end = strchr(r->err, '\n');
 	ck_assert_msg(end && end[1] == '\0', "not one line: '%s'", r->err);
-	ck_assert_msg(strstr(r->err, first) && strstr(r->err, second), "'%s' does not name '%s' and '%s'", r->err,
-	        first, second);
+	ck_assert_msg(
+		strstr(r->err, first) && strstr(r->err, second), "'%s' does not name '%s' and '%s'", r->err, first, second);
 }
 
 /* ---- kernels that are right ---- */
@@ -95,20 +94,20 @@ START_TEST(right_kernels_pass)
 		const char *options;
 		int hidden; /* tensors of the local view that the kernel does not give */
 	} right[] = {
-	        {"attn_gate=" LIBRARY("gate"), "", 0},
-	        {"attn_gate@3=" LIBRARY("gate"), "--view local --guard", 0},
-	        {"hc_inject@1-2=" LIBRARY("inject"), "--bounds --guard --view local", 0},
-	        {"hc_inject=" LIBRARY("inject"), "--once", 0},
-	        {"all=" LIBRARY("fused"), "--page-seed 2", 11},
-	        {"all=" LIBRARY("fused"), "--once --bounds", 11},
-	        {"hc_up_mix=" LIBRARY("fused"), "--view local --guard", 0},
-	        {"gdn_in_proj+gdn_conv@0=" LIBRARY("fused"), "--view local", 1},
-	        {"all=" LIBRARY("device"), "--page-seed 2", 0},
-	        {"all=" LIBRARY("device"), "--once", 0},
-	        {"all=" LIBRARY("device"), "--guard --view local", 0},
-	        {"gdn_recurrence=" LIBRARY("engine"), "--page-seed 2", 0},
-	        {"qsa_select=" LIBRARY("indexer"), "--page-seed 2", 0},
-	        {"qsa_select=" LIBRARY("indexer"), "--once --guard --page-seed 2", 0},
+		{"attn_gate=" LIBRARY("gate"), "", 0},
+		{"attn_gate@3=" LIBRARY("gate"), "--view local --guard", 0},
+		{"hc_inject@1-2=" LIBRARY("inject"), "--bounds --guard --view local", 0},
+		{"hc_inject=" LIBRARY("inject"), "--once", 0},
+		{"all=" LIBRARY("fused"), "--page-seed 2", 11},
+		{"all=" LIBRARY("fused"), "--once --bounds", 11},
+		{"hc_up_mix=" LIBRARY("fused"), "--view local --guard", 0},
+		{"gdn_in_proj+gdn_conv@0=" LIBRARY("fused"), "--view local", 1},
+		{"all=" LIBRARY("device"), "--page-seed 2", 0},
+		{"all=" LIBRARY("device"), "--once", 0},
+		{"all=" LIBRARY("device"), "--guard --view local", 0},
+		{"gdn_recurrence=" LIBRARY("engine"), "--page-seed 2", 0},
+		{"qsa_select=" LIBRARY("indexer"), "--page-seed 2", 0},
+		{"qsa_select=" LIBRARY("indexer"), "--once --guard --page-seed 2", 0},
 	};
 	struct result r;
 
@@ -118,8 +117,8 @@ START_TEST(right_kernels_pass)
 		char hidden[80];
 		snprintf(hidden, sizeof hidden, "so not compared: %d tensors", right[i].hidden);
 		ck_assert_msg(!strstr(r.out, "so not compared") == !right[i].hidden &&
-		                      (!right[i].hidden || strstr(r.out, hidden)),
-		        "%s", r.out);
+				      (!right[i].hidden || strstr(r.out, hidden)),
+			"%s", r.out);
 		done(&r);
 	}
 }
@@ -134,9 +133,9 @@ START_TEST(right_kernels_of_quantised_weights)
 
 	for (size_t i = 0; i < sizeof kernel / sizeof kernel[0]; i++) {
 		plumb(&r, "",
-		        "check " PLUMB_GOLDEN_DIR "/%s/%s.h5 --checkpoint " PLUMB_GOLDEN_DIR
-		        "/%s/checkpoint --view local --op all=%s",
-		        golden, golden, golden, kernel[i]);
+			"check " PLUMB_GOLDEN_DIR "/%s/%s.h5 --checkpoint " PLUMB_GOLDEN_DIR
+			"/%s/checkpoint --view local --op all=%s",
+			golden, golden, golden, kernel[i]);
 		expect(&r, 0);
 		done(&r);
 	}
@@ -157,8 +156,7 @@ START_TEST(bits_of_a_right_kernel)
 	done(&with);
 	done(&without);
 	plumb(&with, "",
-	        "run --checkpoint " CHECKPOINT
-	        " --tokens 1,2,3 --steps 5 --mode twin --op hc_inject=" LIBRARY("inject"));
+		"run --checkpoint " CHECKPOINT " --tokens 1,2,3 --steps 5 --mode twin --op hc_inject=" LIBRARY("inject"));
 	plumb(&without, "", "run --checkpoint " CHECKPOINT " --tokens 1,2,3 --steps 5 --mode twin");
 	expect(&with, 0);
 	ck_assert_str_eq(with.out, without.out);
@@ -174,7 +172,7 @@ START_TEST(wrong_values_are_named)
 	struct result r;
 
 	plumb(&r, "GATE_FAULT=wrong",
-	        CHECK "--view local --json '%s/r.json' --junit '%s/r.xml' --op attn_gate=" LIBRARY("gate"), dir, dir);
+		CHECK "--view local --json '%s/r.json' --junit '%s/r.xml' --op attn_gate=" LIBRARY("gate"), dir, dir);
 	expect(&r, 1);
 	ck_assert_ptr_nonnull(strstr(r.out, "layer03/attention/gated (attn_gate of "));
 	ck_assert_ptr_nonnull(strstr(r.out, "1 failed"));
@@ -210,18 +208,18 @@ END_TEST
 static const struct {
 	const char *fault, *said;
 } contained[] = {
-        {"crash", "crashed (SIGSEGV at address 0x10)"},
-        {"divide", "crashed (SIGFPE)"},
-        {"abort", "crashed (SIGABRT)"},
-        {"stack", "crashed (SIGSEGV at address 0x"},
-        {"exit", "called exit("},
-        {"hang", "hangs: no result after 1 seconds (--timeout)"},
-        {"says", "failed: no kernel for 12 heads (returned 1)"},
-        {"outside", "wrote after out: element 21504 of 21504"},
-        {"before", "wrote before out: element -2 of 21504"},
-        {"input", "changed its input qg[0, 0, 0, 1]"},
-        {"unwritten", "did not write out[55, 383]"},
-        {"random", "is not deterministic (run-to-run change)"},
+	{"crash", "crashed (SIGSEGV at address 0x10)"},
+	{"divide", "crashed (SIGFPE)"},
+	{"abort", "crashed (SIGABRT)"},
+	{"stack", "crashed (SIGSEGV at address 0x"},
+	{"exit", "called exit("},
+	{"hang", "hangs: no result after 1 seconds (--timeout)"},
+	{"says", "failed: no kernel for 12 heads (returned 1)"},
+	{"outside", "wrote after out: element 21504 of 21504"},
+	{"before", "wrote before out: element -2 of 21504"},
+	{"input", "changed its input qg[0, 0, 0, 1]"},
+	{"unwritten", "did not write out[55, 383]"},
+	{"random", "is not deterministic (run-to-run change)"},
 };
 enum { CONTAINED = sizeof contained / sizeof contained[0] };
 
@@ -231,8 +229,8 @@ START_TEST(faults_are_contained)
 	char environment[64];
 
 	snprintf(environment, sizeof environment, "GATE_FAULT=%s", contained[_i].fault);
-	plumb(&r, environment,
-	        CHECK "--op attn_gate=" LIBRARY("gate") " --timeout 1 --json '%s/r.json' --junit '%s/r.xml'", dir, dir);
+	plumb(&r, environment, CHECK "--op attn_gate=" LIBRARY("gate") " --timeout 1 --json '%s/r.json' --junit '%s/r.xml'",
+		dir, dir);
 	expect_line(&r, 1, "op attn_gate layer 3 position 0: ", contained[_i].said);
 	ck_assert_msg(strstr(r.err, "gate.so"), "%s", r.err);
 	ck_assert_double_lt(r.seconds, 60.0);
@@ -255,12 +253,12 @@ START_TEST(faults_that_come_late)
 	struct result r;
 
 	plumb(&r, "GATE_FAULT=crash GATE_FROM=60",
-	        "run --checkpoint " CHECKPOINT " --tokens 1,2,3 --steps 80 --op attn_gate=" LIBRARY("gate"));
+		"run --checkpoint " CHECKPOINT " --tokens 1,2,3 --steps 80 --op attn_gate=" LIBRARY("gate"));
 	expect_line(&r, 1, "plumb run: op attn_gate layer 3 position 60: ", "crashed (SIGSEGV at address 0x10)");
 	done(&r);
 	/* run does not guard: an element that is left is NaN, and shows */
 	plumb(&r, "GATE_FAULT=unwritten",
-	        "run --checkpoint " CHECKPOINT " --tokens 1,2,3 --steps 8 --op attn_gate=" LIBRARY("gate"));
+		"run --checkpoint " CHECKPOINT " --tokens 1,2,3 --steps 8 --op attn_gate=" LIBRARY("gate"));
 	expect(&r, 1);
 	ck_assert_msg(strstr(r.err, "is NaN"), "%s", r.err);
 	done(&r);
@@ -282,8 +280,7 @@ START_TEST(faults_of_a_fused_entry)
 	struct result r;
 
 	plumb(&r, fault[0], CHECK "--op qsa_select=" LIBRARY("indexer"));
-	expect_line(
-	        &r, 1, "op qsa_project+qsa_score+qsa_select layer 3 position 0: ", "did not write block_keys[0, 0]");
+	expect_line(&r, 1, "op qsa_project+qsa_score+qsa_select layer 3 position 0: ", "did not write block_keys[0, 0]");
 	done(&r);
 	plumb(&r, fault[1], CHECK "--op qsa_select=" LIBRARY("indexer"));
 	expect_line(&r, 1, "op qsa_project+qsa_score+qsa_select layer 3 position 0: ", "did not write raw_keys[55, 0]");
@@ -333,22 +330,22 @@ static const struct {
 	int status;
 	const char *said;
 } refused[] = {
-        {"null", "attn_gate", 2, "does not serve kernel ABI 1"},
-        {"abi", "attn_gate", 2, "is of kernel ABI 2, expected 1"},
-        {"empty", "attn_gate", 2, "offers 0 kernels, expected 1..4096"},
-        {"small", "attn_gate", 2, "its structs have 40 and 4 bytes"},
-        {"old", "attn_gate", 1, "failed: never called (returned 1)"},
-        {"new", "attn_gate", 1, "failed: never called (returned 1)"},
-        {"new", "hc_inject", 1, "op hc_inject layer 0 position 0: "},
-        {"unknown", "attn_gate", 2, "offers 'attn_gates', which is no op"},
-        {"twice", "attn_gate", 2, "offers attn_gate twice"},
-        {"strangers", "gdn_conv", 2, "do not always follow each other"},
-        {"both_sites", "hc_up_mix", 2, "do not always follow each other"},
-        {"no_run", "attn_gate", 2, "entry 0 has no run function"},
-        {"where", "attn_gate", 2, "memory of kind 7"},
-        {"crash", "attn_gate", 1, "refused.so while loading crashed (SIGABRT)"},
-        {"", "hc_inject", 2, "offers no hc_inject; it has attn_gate"},
-        {"", "attn_gate@0-2", 2, "no layer of 0..2 runs attn_gate"},
+	{"null", "attn_gate", 2, "does not serve kernel ABI 1"},
+	{"abi", "attn_gate", 2, "is of kernel ABI 2, expected 1"},
+	{"empty", "attn_gate", 2, "offers 0 kernels, expected 1..4096"},
+	{"small", "attn_gate", 2, "its structs have 40 and 4 bytes"},
+	{"old", "attn_gate", 1, "failed: never called (returned 1)"},
+	{"new", "attn_gate", 1, "failed: never called (returned 1)"},
+	{"new", "hc_inject", 1, "op hc_inject layer 0 position 0: "},
+	{"unknown", "attn_gate", 2, "offers 'attn_gates', which is no op"},
+	{"twice", "attn_gate", 2, "offers attn_gate twice"},
+	{"strangers", "gdn_conv", 2, "do not always follow each other"},
+	{"both_sites", "hc_up_mix", 2, "do not always follow each other"},
+	{"no_run", "attn_gate", 2, "entry 0 has no run function"},
+	{"where", "attn_gate", 2, "memory of kind 7"},
+	{"crash", "attn_gate", 1, "refused.so while loading crashed (SIGABRT)"},
+	{"", "hc_inject", 2, "offers no hc_inject; it has attn_gate"},
+	{"", "attn_gate@0-2", 2, "no layer of 0..2 runs attn_gate"},
 };
 
 START_TEST(refused_libraries)

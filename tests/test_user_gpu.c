@@ -48,8 +48,8 @@ static void expect(const char *fault, int status, const char *what, const char *
 	char *said;
 	int is = plumb(fault, &said, CHECK "--op %s", options);
 	ck_assert_msg(is == status && strstr(said, what),
-	        "fault %s, --op %s: exit status %d, expected %d with '%s'\n%.1500s", fault, options, is, status, what,
-	        said);
+		"fault %s, --op %s: exit status %d, expected %d with '%s'\n%.1500s", fault, options, is, status, what,
+		said);
 	free(said);
 }
 
@@ -68,14 +68,14 @@ END_TEST
 static const struct {
 	const char *fault, *op, *said;
 } wrong[] = {
-        {"address", "attn_gate", "op attn_gate layer 3 position 0: "},
-        {"address", "attn_gate", "illegal memory access"},
-        {"hang", "attn_gate", "hangs: no result after 5 seconds"},
-        {"launch", "attn_gate", "did not write out[0, 0]"},
-        {"unwritten", "attn_gate", "did not write out[55, 383]"},
-        {"outside", "attn_gate", "outside"},
-        {"changed", "attn_gate", "changed its input qg"},
-        {"workspace", "gdn_out_proj", "outside scratch slot 0"},
+	{"address", "attn_gate", "op attn_gate layer 3 position 0: "},
+	{"address", "attn_gate", "illegal memory access"},
+	{"hang", "attn_gate", "hangs: no result after 5 seconds"},
+	{"launch", "attn_gate", "did not write out[0, 0]"},
+	{"unwritten", "attn_gate", "did not write out[55, 383]"},
+	{"outside", "attn_gate", "outside"},
+	{"changed", "attn_gate", "changed its input qg"},
+	{"workspace", "gdn_out_proj", "outside scratch slot 0"},
 };
 enum { WRONG = sizeof wrong / sizeof wrong[0] };
 

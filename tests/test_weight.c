@@ -76,7 +76,7 @@ START_TEST(rows)
 		size_t bytes = ROWS * plumb_format_row_bytes((enum plumb_format)format, COLS);
 		unsigned char *stored = malloc(bytes + 1);
 		struct plumb_weight w = {
-		        .format = (enum plumb_format)format, .rows = ROWS, .cols = COLS, .data = stored + 1};
+			.format = (enum plumb_format)format, .rows = ROWS, .cols = COLS, .data = stored + 1};
 		ck_assert_uint_eq(plumb_weight_bytes(&w), bytes);
 		plumb_encode(w.format, source, ROWS * COLS, stored + 1);
 		for (int n = 0; n < ROWS; n++) {
@@ -100,15 +100,15 @@ START_TEST(sizes)
 		struct plumb_weight w;
 		size_t data, scale;
 	} cases[] = {
-	        {{.format = PLUMB_BF16, .rows = 3, .cols = 5}, 30, 0},
-	        {{.format = PLUMB_FP8_ROW, .rows = 3, .cols = 5, .scale_format = PLUMB_F32}, 15, 12},
-	        {{.format = PLUMB_FP8_ROW, .rows = 3, .cols = 5, .scale_format = PLUMB_BF16}, 15, 6},
-	        {{.format = PLUMB_FP8_BLOCK, .rows = 640, .cols = 2560, .scale_format = PLUMB_BF16}, 1638400, 200},
-	        {{.format = PLUMB_FP8_BLOCK, .rows = 129, .cols = 128, .scale_format = PLUMB_F32}, 16512, 8},
-	        {{.format = PLUMB_FP8_TABLE, .rows = 2500012, .cols = 160}, 400001920, 0},
-	        {{.format = PLUMB_NVFP4, .rows = 640, .cols = 2560}, 819200, 102400},
-	        {{.format = PLUMB_NVFP4, .rows = 3, .cols = 17}, 27, 6},
-	        {{.format = PLUMB_NVFP4, .rows = 248320, .cols = 163840}, 20342374400, 2542796800}, /* past 32 bits */
+		{{.format = PLUMB_BF16, .rows = 3, .cols = 5}, 30, 0},
+		{{.format = PLUMB_FP8_ROW, .rows = 3, .cols = 5, .scale_format = PLUMB_F32}, 15, 12},
+		{{.format = PLUMB_FP8_ROW, .rows = 3, .cols = 5, .scale_format = PLUMB_BF16}, 15, 6},
+		{{.format = PLUMB_FP8_BLOCK, .rows = 640, .cols = 2560, .scale_format = PLUMB_BF16}, 1638400, 200},
+		{{.format = PLUMB_FP8_BLOCK, .rows = 129, .cols = 128, .scale_format = PLUMB_F32}, 16512, 8},
+		{{.format = PLUMB_FP8_TABLE, .rows = 2500012, .cols = 160}, 400001920, 0},
+		{{.format = PLUMB_NVFP4, .rows = 640, .cols = 2560}, 819200, 102400},
+		{{.format = PLUMB_NVFP4, .rows = 3, .cols = 17}, 27, 6},
+		{{.format = PLUMB_NVFP4, .rows = 248320, .cols = 163840}, 20342374400, 2542796800}, /* past 32 bits */
 	};
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
 		ck_assert_uint_eq(plumb_weight_data_bytes(&cases[i].w), cases[i].data);
@@ -193,15 +193,15 @@ START_TEST(all_quantised_codes)
 	for (size_t s = 0; s < sizeof scales / sizeof scales[0]; s++) {
 		float out[512];
 		struct plumb_weight row = {
-		        .format = PLUMB_FP8_ROW, .rows = 1, .cols = 256, .data = code, .scale = &scales[s]};
+			.format = PLUMB_FP8_ROW, .rows = 1, .cols = 256, .data = code, .scale = &scales[s]};
 		struct plumb_weight table = {
-		        .format = PLUMB_FP8_TABLE, .rows = 1, .cols = 256, .data = code, .global = scales[s]};
+			.format = PLUMB_FP8_TABLE, .rows = 1, .cols = 256, .data = code, .global = scales[s]};
 		plumb_weight_row(&row, 0, 0, 256, out);
 		plumb_weight_row(&table, 0, 0, 256, out + 256);
 		for (int i = 0; i < 256; i++) {
 			ck_assert_msg(same(out[i], expected(&row, 0, i, RIGHT)), "row %x * %a", i, (double)scales[s]);
-			ck_assert_msg(same(out[256 + i], expected(&table, 0, i, RIGHT)), "table %x * %a", i,
-			        (double)scales[s]);
+			ck_assert_msg(
+				same(out[256 + i], expected(&table, 0, i, RIGHT)), "table %x * %a", i, (double)scales[s]);
 			ck_assert_int_eq(isnan(out[i]), i == 0x7F || i == 0xFF);
 		}
 		/* one group a row: row n has scale code n, and its 16 columns are the 16 codes */
@@ -209,16 +209,16 @@ START_TEST(all_quantised_codes)
 		for (int i = 0; i < 256 * 8; i++)
 			nibbles[i] = (unsigned char)(2 * (i % 8) | (2 * (i % 8) + 1) << 4);
 		struct plumb_weight fp4 = {.format = PLUMB_NVFP4,
-		        .rows = 256,
-		        .cols = 16,
-		        .data = nibbles,
-		        .scale = group,
-		        .global = scales[s]};
+			.rows = 256,
+			.cols = 16,
+			.data = nibbles,
+			.scale = group,
+			.global = scales[s]};
 		for (int n = 0; n < 256; n++) {
 			plumb_weight_row(&fp4, n, 0, 16, out);
 			for (int k = 0; k < 16; k++)
-				ck_assert_msg(same(out[k], expected(&fp4, n, k, RIGHT)), "%x * %x * %a", k, n,
-				        (double)scales[s]);
+				ck_assert_msg(
+					same(out[k], expected(&fp4, n, k, RIGHT)), "%x * %x * %a", k, n, (double)scales[s]);
 		}
 	}
 }
@@ -230,10 +230,9 @@ static void range(const struct plumb_weight *w, int64_t n, int64_t k0, int64_t e
 	out[end - k0] = 12345;
 	plumb_weight_row(w, n, k0, end - k0, out);
 	for (int64_t k = k0; k < end; k++)
-		ck_assert_msg(same(out[k - k0], expected(w, n, k, RIGHT)),
-		        "%s (%lld, %lld): [%lld, %lld) of [%lld, %lld)", plumb_format_name(w->format),
-		        (long long)w->rows, (long long)w->cols, (long long)n, (long long)k, (long long)k0,
-		        (long long)end);
+		ck_assert_msg(same(out[k - k0], expected(w, n, k, RIGHT)), "%s (%lld, %lld): [%lld, %lld) of [%lld, %lld)",
+			plumb_format_name(w->format), (long long)w->rows, (long long)w->cols, (long long)n, (long long)k,
+			(long long)k0, (long long)end);
 	ck_assert(out[end - k0] == 12345);
 }
 
@@ -283,8 +282,7 @@ static void one_shape(struct plumb_weight w, size_t shift, int64_t differ[WRONGS
 	for (int wrong = SWAPPED_NIBBLES; wrong < WRONGS; wrong++)
 		for (int64_t n = 0; n < w.rows; n += 3)
 			for (int64_t k = 0; k < w.cols; k += 5)
-				differ[wrong] +=
-				        !same(expected(&w, n, k, RIGHT), expected(&w, n, k, (enum wrong)wrong));
+				differ[wrong] += !same(expected(&w, n, k, RIGHT), expected(&w, n, k, (enum wrong)wrong));
 	free(data);
 	free(scale);
 }
@@ -299,17 +297,17 @@ START_TEST(quantised_rows)
 	int64_t differ[WRONGS] = {0};
 	for (size_t i = 0; i < H * W; i++)
 		one_shape((struct plumb_weight){.format = format,
-		                  .rows = heights[i / W],
-		                  .cols = widths[i % W],
-		                  .scale_format = _i % 2 ? PLUMB_BF16 : PLUMB_F32,
-		                  .global = 0x1.89374cp-14f},
-		        i % 3, differ);
+				  .rows = heights[i / W],
+				  .cols = widths[i % W],
+				  .scale_format = _i % 2 ? PLUMB_BF16 : PLUMB_F32,
+				  .global = 0x1.89374cp-14f},
+			i % 3, differ);
 	/* this data would show each mistake that the format allows */
 	for (int wrong = SWAPPED_NIBBLES; wrong < WRONGS; wrong++)
 		if (format == PLUMB_NVFP4 ||
-		        (format == PLUMB_FP8_BLOCK && (wrong == SWAPPED_AXES || wrong == FLOORED_GROUPS)))
+			(format == PLUMB_FP8_BLOCK && (wrong == SWAPPED_AXES || wrong == FLOORED_GROUPS)))
 			ck_assert_msg(
-			        differ[wrong] > 100, "mistake %d changes %lld values", wrong, (long long)differ[wrong]);
+				differ[wrong] > 100, "mistake %d changes %lld values", wrong, (long long)differ[wrong]);
 }
 END_TEST
 

@@ -9,27 +9,27 @@
 static const char *letter_name(const char *letter)
 {
 	static const char *const names[][2] = {
-	        {"T", "token"},
-	        {"P", "row"},
-	        {"NB", "block"},
-	        {"S", "stream"},
-	        {"Hq", "head"},
-	        {"Hkv", "head"},
-	        {"Hk", "head"},
-	        {"Hv", "head"},
-	        {"Hi", "head"},
-	        {"Hg", "hash head"},
-	        {"Dv", "value row"},
-	        {"Dk", "key column"},
-	        {"C", "channel"},
-	        {"E", "expert"},
-	        {"A", "slot"},
-	        {"N", "slot"},
-	        {"V", "token id"},
-	        {"Kc", "ring row"},
-	        {"W", "ring row"},
-	        {"2", "half"},
-	        {"G-1", "place"},
+		{"T", "token"},
+		{"P", "row"},
+		{"NB", "block"},
+		{"S", "stream"},
+		{"Hq", "head"},
+		{"Hkv", "head"},
+		{"Hk", "head"},
+		{"Hv", "head"},
+		{"Hi", "head"},
+		{"Hg", "hash head"},
+		{"Dv", "value row"},
+		{"Dk", "key column"},
+		{"C", "channel"},
+		{"E", "expert"},
+		{"A", "slot"},
+		{"N", "slot"},
+		{"V", "token id"},
+		{"Kc", "ring row"},
+		{"W", "ring row"},
+		{"2", "half"},
+		{"G-1", "place"},
 	};
 	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
 		if (strcmp(names[i][0], letter) == 0)
@@ -96,6 +96,6 @@ const char *axes_show(const struct axes *axes, int64_t element, char *text, size
 	text[0] = '\0';
 	for (int i = 0; i < axes->count && n < size; i++)
 		n += (size_t)snprintf(text + n, size - n, "%s%s %lld", i ? ", " : "", axes->axis[i].name,
-		        (long long)(axes->axis[i].first + axes_at(axes, i, element)));
+			(long long)(axes->axis[i].first + axes_at(axes, i, element)));
 	return text;
 }

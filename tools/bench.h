@@ -19,7 +19,7 @@ struct bench_options {
 	int64_t context[BENCH_CONTEXTS];
 	int contexts;
 	int64_t repeat;
-	bool quick;   /* do not run the digests that ship */
+	bool quick; /* do not run the digests that ship */
 	bool nvtx;
 	bool project; /* onto GB10 */
 	const char *json, *compare, *date;
@@ -28,11 +28,11 @@ struct bench_options {
 /* How an op does in one token. */
 struct bench_op {
 	bool runs, timed;
-	bool warm;                   /* all that its calls read fits in twice the card's cache: it may come from there */
+	bool warm; /* all that its calls read fits in twice the card's cache: it may come from there */
 	int64_t calls;
-	int64_t launches;            /* of kernels, for all calls; -1: not known (reference) */
-	struct plumb_traffic bytes;  /* of all calls */
-	double us;                   /* median of a call */
+	int64_t launches;           /* of kernels, for all calls; -1: not known (reference) */
+	struct plumb_traffic bytes; /* of all calls */
+	double us;                  /* median of a call */
 };
 
 /* One context. */
@@ -49,11 +49,11 @@ struct bench_run {
 struct bench {
 	const struct bench_options *options;
 	char model[80], profile[64], runs[768];
-	char checked[400];           /* what the check found, one line */
-	bool wrong[PLUMB_OP_COUNT];  /* not bit-exact: not timed */
+	char checked[400];          /* what the check found, one line */
+	bool wrong[PLUMB_OP_COUNT]; /* not bit-exact: not timed */
 	bool cuda;
-	double ceiling;              /* streaming read, bytes a second */
-	int64_t cache_bytes;         /* 0: not known */
+	double ceiling;      /* streaming read, bytes a second */
+	int64_t cache_bytes; /* 0: not known */
 	struct bench_run run[BENCH_CONTEXTS];
 };
 

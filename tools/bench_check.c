@@ -73,7 +73,8 @@ static int after(void *self, const struct plumb_call *call)
 			continue;
 		}
 		if (bytes > t->size - t->at)
-			return plumb_fail(call->env->err, PLUMB_MISMATCH, "%s wrote more than the twin's calls did", info->name);
+			return plumb_fail(
+				call->env->err, PLUMB_MISMATCH, "%s wrote more than the twin's calls did", info->name);
 		t->wrong[call->op] |= memcmp(at, t->byte + t->at, bytes) != 0;
 		memcpy(at, t->byte + t->at, bytes);
 		t->at += bytes;
@@ -137,9 +138,11 @@ int bench_check_ops(struct bench *b, struct plumb_error *err)
 			snprintf(names + n, sizeof names - n, " %s", plumb_ops[i].name);
 	}
 	if (status == PLUMB_OK && wrong)
-		snprintf(b->checked, sizeof b->checked, "NOT bit-exact with the twin on preset small, so not timed:%s", names);
+		snprintf(b->checked, sizeof b->checked, "NOT bit-exact with the twin on preset small, so not timed:%s",
+			names);
 	else
-		snprintf(b->checked, sizeof b->checked, "%d of %d ops bit-exact with the twin on preset small", ops - wrong, ops);
+		snprintf(b->checked, sizeof b->checked, "%d of %d ops bit-exact with the twin on preset small", ops - wrong,
+			ops);
 	free(t.byte);
 	return status;
 }
@@ -159,14 +162,14 @@ static int digest_call(void *self, const struct plumb_call *call)
 	char where[48];
 
 	snprintf(where, sizeof where, "layer %d of %d", call->layer < layers ? call->layer + 1 : layers, layers);
-	progress_within(&g->progress, call->position - g->digests.first, (double)call->layer / (layers + 1), g->total, "token",
-		where);
+	progress_within(&g->progress, call->position - g->digests.first, (double)call->layer / (layers + 1), g->total,
+		"token", where);
 	return run_digests_call(&g->digests, call);
 }
 
 /* Decode as a digest file says, and hold every layer of every token to it. */
-static int run_expected(struct session *s, const struct run_expected *e, const char *name, const char *model,
-	struct plumb_error *err)
+static int run_expected(
+	struct session *s, const struct run_expected *e, const char *name, const char *model, struct plumb_error *err)
 {
 	const struct run_facts *f = &e->facts;
 	struct run_facts facts = *f;
@@ -176,7 +179,8 @@ static int run_expected(struct session *s, const struct run_expected *e, const c
 	const struct plumb_observer observer = {NULL, digest_call, &g};
 	struct plumb_decoder *d = NULL;
 	int32_t *token = calloc((size_t)f->tokens + 1, sizeof *token);
-	int status = token ? PLUMB_OK : plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for %lld tokens", (long long)f->tokens);
+	int status =
+		token ? PLUMB_OK : plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for %lld tokens", (long long)f->tokens);
 
 	if (strcmp(f->caches, "policy") != 0)
 		words.kv_format = f->caches;
@@ -234,6 +238,7 @@ int bench_check_digests(struct bench *b, struct session *s, struct plumb_error *
 	}
 	const size_t n = strlen(b->checked);
 	if (status == PLUMB_OK && held)
-		snprintf(b->checked + n, sizeof b->checked - n, "; %d shipped runs of this model: every digest as expected", held);
+		snprintf(b->checked + n, sizeof b->checked - n, "; %d shipped runs of this model: every digest as expected",
+			held);
 	return status;
 }

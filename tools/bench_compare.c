@@ -58,7 +58,7 @@ static int read_context(struct bench_old *old, const char *path, const cJSON *it
 	const cJSON *ops = plumb_json_array(&o, "ops", true), *token = plumb_json_child(&o, "token", true);
 	status = o.status;
 	if (status == PLUMB_OK)
-		cJSON_ArrayForEach(op, ops)
+		cJSON_ArrayForEach (op, ops)
 			if (status == PLUMB_OK)
 				status = read_op(old, path, context, op, err);
 	if (status != PLUMB_OK)
@@ -83,7 +83,8 @@ int bench_old_read(const char *path, struct bench_old *old, struct plumb_error *
 		o.status = plumb_fail(err, PLUMB_BAD_INPUT, "%s: expected an object", path);
 	const char *format = plumb_json_string(&o, "format", NULL);
 	if (o.status == PLUMB_OK && strcmp(format, BENCH_FORMAT) != 0)
-		o.status = plumb_fail(err, PLUMB_BAD_INPUT, "%s: format is \"%.60s\", expected \"" BENCH_FORMAT "\"", path, format);
+		o.status = plumb_fail(
+			err, PLUMB_BAD_INPUT, "%s: format is \"%.60s\", expected \"" BENCH_FORMAT "\"", path, format);
 	keep(old->model, sizeof old->model, plumb_json_string(&o, "model", NULL));
 	keep(old->profile, sizeof old->profile, plumb_json_string(&o, "profile", NULL));
 	keep(old->runs, sizeof old->runs, plumb_json_string(&o, "runs_on", NULL));
@@ -91,7 +92,7 @@ int bench_old_read(const char *path, struct bench_old *old, struct plumb_error *
 	const cJSON *contexts = plumb_json_array(&o, "contexts", true);
 	status = o.status;
 	if (status == PLUMB_OK)
-		cJSON_ArrayForEach(item, contexts)
+		cJSON_ArrayForEach (item, contexts)
 			if (status == PLUMB_OK)
 				status = read_context(old, path, item, err);
 	cJSON_Delete(tree);
@@ -116,8 +117,8 @@ void bench_compare(const struct bench *b, const struct bench_old *old)
 	char slower[1024] = "";
 	int compared = 0;
 
-	printf("\nbefore       %s%s%s; %s; commit %s\n", old->model, *old->profile ? ", profile " : "", old->profile, old->runs,
-		old->commit);
+	printf("\nbefore       %s%s%s; %s; commit %s\n", old->model, *old->profile ? ", profile " : "", old->profile,
+		old->runs, old->commit);
 	if (strcmp(old->model, b->model) != 0 || strcmp(old->profile, b->profile) != 0 || strcmp(old->runs, b->runs) != 0)
 		printf("             another model, profile, set or card than now: the ratios say little\n");
 	printf("%-16s %8s %12s %12s %8s\n", "op", "context", "before us", "now us", "ratio");

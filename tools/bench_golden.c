@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "tools/bench_golden.h"
 
-#define GOLDEN(name, symbol) {"golden/synthetic/" name ".json", synthetic_##symbol, &synthetic_##symbol##_size}
+#define GOLDEN(name, symbol)                                                                                               \
+	{                                                                                                                  \
+		"golden/synthetic/" name ".json", synthetic_##symbol, &synthetic_##symbol##_size                           \
+	}
 
 const struct bench_golden bench_goldens[BENCH_GOLDENS] = {
 	GOLDEN("full-release-nvfp4", full_release_nvfp4),

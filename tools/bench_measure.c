@@ -16,7 +16,7 @@ enum {
 	SPARE = 1,            /* positions behind the context: the token that is timed */
 	CPU_READ = 256 << 20, /* bytes: beyond any cache of a CPU */
 	READS = 10,
-	TOKEN = 42,           /* any id that every preset has */
+	TOKEN = 42, /* any id that every preset has */
 };
 
 int64_t bench_total(const struct plumb_traffic *t)
@@ -61,7 +61,8 @@ static int cpu_read_speed(double *speed, struct plumb_error *err)
 	}
 	const bool right = sum == (uint64_t)READS * ((uint64_t)words * (uint64_t)(words - 1) / 2);
 	free(word);
-	return right ? PLUMB_OK : plumb_fail(err, PLUMB_MISMATCH, "the buffer that measures reading adds up to another sum");
+	return right ? PLUMB_OK
+	             : plumb_fail(err, PLUMB_MISMATCH, "the buffer that measures reading adds up to another sum");
 }
 
 /* ---- one step that is watched: which calls there are, and what they move ---- */
@@ -79,7 +80,8 @@ static int look(void *self, const struct plumb_call *call)
 	char where[48];
 
 	snprintf(where, sizeof where, "layer %d of %d", call->layer < w->layers ? call->layer + 1 : w->layers, w->layers);
-	progress_within(w->progress, 0, (double)(call->op == PLUMB_EMBED ? 0 : call->layer) / (w->layers + 1), 1, "token", where);
+	progress_within(
+		w->progress, 0, (double)(call->op == PLUMB_EMBED ? 0 : call->layer) / (w->layers + 1), 1, "token", where);
 	o->runs = true;
 	o->calls++;
 	return plumb_traffic(call->env, call->op, call->args, &o->bytes);
@@ -268,7 +270,8 @@ static int measure_context(struct bench *b, struct session *s, struct bench_run 
 	options.capacity = start + steps + SPARE;
 	options.page_seed = (uint64_t)o->set.page_seed;
 	if (options.capacity > s->model->cfg.max_positions)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "--context is %lld, expected at most %lld (max_position_embeddings, and %d more)",
+		return plumb_fail(err, PLUMB_BAD_INPUT,
+			"--context is %lld, expected at most %lld (max_position_embeddings, and %d more)",
 			(long long)run->context, (long long)s->model->cfg.max_positions - SPARE, SPARE);
 	status = plumb_decoder_create(s->model, &s->plan, &options, &d, err);
 	if (status == PLUMB_OK)
@@ -294,7 +297,7 @@ int bench_measure(struct bench *b, struct session *s, struct plumb_error *err)
 
 	if (status == PLUMB_OK)
 		status = b->cuda ? plumb_device_read_speed(s->device, read, READS, &b->ceiling, err)
-				 : cpu_read_speed(&b->ceiling, err);
+		                 : cpu_read_speed(&b->ceiling, err);
 	b->cache_bytes = b->cuda ? (int64_t)plumb_device_cache_bytes(s->device) : 0;
 	for (int i = 0; i < o->contexts && status == PLUMB_OK; i++) {
 		b->run[i].context = o->context[i];

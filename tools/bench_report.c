@@ -47,8 +47,8 @@ static double gb_s(double bytes, double us)
 
 /* ---- the table ---- */
 
-static void print_line(const struct bench *b, const char *name, int64_t calls, int64_t launches, double bytes, double us,
-	bool warm)
+static void print_line(
+	const struct bench *b, const char *name, int64_t calls, int64_t launches, double bytes, double us, bool warm)
 {
 	const double token_us = us * (double)calls;
 	char count[24] = "-";
@@ -77,7 +77,8 @@ static void print_run(const struct bench *b, const struct bench_run *r)
 	for (int i = 0; i < PLUMB_OP_COUNT; i++) {
 		const struct bench_op *o = &r->op[i];
 		if (o->timed)
-			print_line(b, plumb_ops[i].name, o->calls, o->launches, (double)bench_total(&o->bytes), o->us, o->warm);
+			print_line(b, plumb_ops[i].name, o->calls, o->launches, (double)bench_total(&o->bytes), o->us,
+				o->warm);
 		warm = warm || (o->timed && o->warm);
 	}
 	if (s.calls > 0)
@@ -89,11 +90,13 @@ static void print_run(const struct bench *b, const struct bench_run *r)
 			r->token_us > 0.0 ? 100.0 * s.us / r->token_us : 0.0);
 	if (r->host_us > 0.0)
 		printf("caller       %.1f us a token with the host's launch and wait\n", r->host_us);
-	printf("bytes        %.1f MB of weights, %.3f MB read and %.3f MB written beside them\n", (double)r->bytes.weights * 1e-6,
-		(double)r->bytes.read * 1e-6, (double)r->bytes.written * 1e-6);
+	printf("bytes        %.1f MB of weights, %.3f MB read and %.3f MB written beside them\n",
+		(double)r->bytes.weights * 1e-6, (double)r->bytes.read * 1e-6, (double)r->bytes.written * 1e-6);
 	if (warm)
-		printf("w            all that these calls move in a token is under twice the card's cache of %.0f MB: it may come "
-		       "from there\n", (double)b->cache_bytes * 1e-6);
+		printf("w            all that these calls move in a token is under twice the card's cache of %.0f MB: it "
+		       "may come "
+		       "from there\n",
+			(double)b->cache_bytes * 1e-6);
 	if (b->options->project)
 		printf("*            a projection, not a measurement: bytes / 230 GB/s + launches x 2.2 us\n");
 }
@@ -107,7 +110,8 @@ void bench_print(const struct bench *b)
 	printf("checked      %s\n", b->checked);
 	printf("ceiling      %.1f GB/s, streaming read\n", b->ceiling * 1e-9);
 	printf("times        median of %lld; %s\n", (long long)b->options->repeat,
-		b->cuda ? "all calls of one op in a token, as one graph, back to back" : "wall clock around the calls of a token");
+		b->cuda ? "all calls of one op in a token, as one graph, back to back"
+			: "wall clock around the calls of a token");
 	for (int i = 0; i < b->options->contexts; i++)
 		print_run(b, &b->run[i]);
 }
@@ -141,7 +145,8 @@ static void add_op(const struct bench *b, cJSON *list, int i, const struct bench
 	cJSON_AddNumberToObject(item, "gb_per_second", gb_s(bytes, o->us * (double)o->calls));
 	cJSON_AddBoolToObject(item, "warm", o->warm);
 	if (b->options->project)
-		cJSON_AddNumberToObject(item, "projected_gb10_us_per_call", bench_project(bytes, (double)o->launches) / (double)o->calls);
+		cJSON_AddNumberToObject(
+			item, "projected_gb10_us_per_call", bench_project(bytes, (double)o->launches) / (double)o->calls);
 }
 
 static void add_run(const struct bench *b, cJSON *list, const struct bench_run *r)
@@ -164,7 +169,8 @@ static void add_run(const struct bench *b, cJSON *list, const struct bench_run *
 		cJSON_AddNumberToObject(token, "gap_us", r->token_us - s.us);
 	}
 	if (b->options->project)
-		cJSON_AddNumberToObject(token, "projected_gb10_us", bench_project((double)bench_total(&r->bytes), (double)r->launches));
+		cJSON_AddNumberToObject(
+			token, "projected_gb10_us", bench_project((double)bench_total(&r->bytes), (double)r->launches));
 	for (int i = 0; i < PLUMB_OP_COUNT; i++)
 		if (r->op[i].runs && b->options->op[i])
 			add_op(b, ops, i, &r->op[i]);
@@ -193,7 +199,7 @@ int bench_write(const struct bench *b, struct plumb_error *err)
 		add_run(b, runs, &b->run[i]);
 	text = cJSON_Print(tree);
 	status = text ? output_file(b->options->json, text, strlen(text), err)
-		      : plumb_fail(err, PLUMB_BAD_INPUT, "%s: no memory for its text", b->options->json);
+	              : plumb_fail(err, PLUMB_BAD_INPUT, "%s: no memory for its text", b->options->json);
 	cJSON_free(text);
 	cJSON_Delete(tree);
 	return status;

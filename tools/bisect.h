@@ -62,11 +62,11 @@ struct bisect_options {
 	struct plumb_binding truth;
 	const struct plumb_runner *runner; /* what suspects run through; NULL: called directly */
 	struct plumb_decoder_options decoder;
-	const int32_t *token;  /* the prompt */
-	int64_t tokens, steps; /* of it; tokens decoded behind it, greedily by the truth */
-	int64_t from;          /* tokens before this position are run once, by the truth */
-	bool exact;            /* bits; else error bounds a call, and a tolerance for the logits of a whole run */
-	double tolerance;      /* relative L2 of a row of logits */
+	const int32_t *token;         /* the prompt */
+	int64_t tokens, steps;        /* of it; tokens decoded behind it, greedily by the truth */
+	int64_t from;                 /* tokens before this position are run once, by the truth */
+	bool exact;                   /* bits; else error bounds a call, and a tolerance for the logits of a whole run */
+	double tolerance;             /* relative L2 of a row of logits */
 	struct plumb_tolerance fused; /* of what a fused entry writes, unless exact */
 	const char *case_path;        /* NULL: none is written */
 	struct plumb_case_origin origin;
@@ -80,8 +80,7 @@ struct bisect_options {
 	enum plumb_op wanted_op;
 	int wanted_layer;
 	int64_t wanted_position;
-	const struct check_options
-	        *golden; /* a whole run fails when this comparison does; NULL: the truth's run decides */
+	const struct check_options *golden; /* a whole run fails when this comparison does; NULL: the truth's run decides */
 	bool progress;
 };
 
@@ -149,6 +148,6 @@ int bisect_search(struct bisect *b, int most);
 int bisect_decoder(struct bisect *b, const bool *on, struct plumb_decoder **out);
 /* Feed it the tokens from there on: prompt, then what the truth decoded. after_step may be NULL. */
 int bisect_feed(struct bisect *b, struct plumb_decoder *decoder,
-        int (*after_step)(void *self, struct plumb_decoder *decoder, int64_t first, int64_t rows), void *self);
+	int (*after_step)(void *self, struct plumb_decoder *decoder, int64_t first, int64_t rows), void *self);
 
 #endif

@@ -64,12 +64,12 @@ static bool launching(struct watching *w, const struct plumb_call *call)
 
 	if (m)
 		*m = (struct bisect_mark){.under_way = 1,
-		        .in_context = w->in_context,
-		        .number = number,
-		        .op = (int32_t)call->op,
-		        .layer = call->layer,
-		        .site = (int32_t)call->site,
-		        .position = call->position};
+			.in_context = w->in_context,
+			.number = number,
+			.op = (int32_t)call->op,
+			.layer = call->layer,
+			.site = (int32_t)call->site,
+			.position = call->position};
 	return w->b->options->stop == number || is_wanted(w->b->options, call);
 }
 
@@ -163,8 +163,7 @@ static int copy_results(struct held *h, void *copy[PLUMB_CASE_OPERANDS], struct 
 		if (h->expected[i].data)
 			copy[i] = judge_copy(&left, &info->operand[i], &bytes);
 		if (!copy[i] && bytes)
-			return plumb_fail(
-			        err, PLUMB_BAD_INPUT, "out of memory for a copy of %s", info->operand[i].name);
+			return plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for a copy of %s", info->operand[i].name);
 	}
 	return PLUMB_OK;
 }
@@ -243,8 +242,7 @@ static int expect(struct held *h, const struct plumb_binding *by, bool copy_rows
 				free(h->rows[i]);
 				h->expected[i].data = h->rows[i] = judge_copy(&h->call, o, &bytes);
 				if (!h->rows[i] && bytes)
-					return plumb_fail(
-					        err, PLUMB_BAD_INPUT, "out of memory for rows of %s", o->name);
+					return plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for rows of %s", o->name);
 			}
 		} else {
 			h->expected[i].data = plumb_operand_get(h->args, o);
@@ -260,8 +258,7 @@ static int hold_call(struct held *h, const struct plumb_call *call, struct plumb
 	void *args = realloc(h->args, bytes);
 
 	if (!args)
-		return plumb_fail(
-		        err, PLUMB_BAD_INPUT, "out of memory for the arguments of %s", plumb_ops[call->op].name);
+		return plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for the arguments of %s", plumb_ops[call->op].name);
 	h->args = memcpy(args, call->args, bytes);
 	h->env = *call->env;
 	h->call = *call;
@@ -272,7 +269,7 @@ static int hold_call(struct held *h, const struct plumb_call *call, struct plumb
 
 /* Look inside what is wrong, and write the case of the first. */
 static int explain(struct watching *w, struct held *h, const struct plumb_call *left, struct bisect_finding *f,
-        const void *got, const void *other)
+	const void *got, const void *other)
 {
 	const struct plumb_operand *o = &plumb_ops[h->call.op].operand[f->operand];
 	int64_t n = 0;
@@ -313,7 +310,7 @@ static int note_failure(struct watching *w, struct held *h)
 
 /* Verdict on the results of a unit that has run over NaN (first) and over large values (second): one op of it. */
 static int judge_op(struct watching *w, struct held *h, const struct plumb_call *left, void *const first[],
-        void *const second[], bool repeats)
+	void *const second[], bool repeats)
 {
 	struct bisect *b = w->b;
 	struct summed *s = sum_of(w, &h->call);
@@ -323,13 +320,11 @@ static int judge_op(struct watching *w, struct held *h, const struct plumb_call 
 	bool changes = second && results_differ(h, first, second, &differs);
 
 	if (!s)
-		return plumb_fail(
-		        b->err, PLUMB_BAD_INPUT, "out of memory for the calls of %s", plumb_ops[h->call.op].name);
+		return plumb_fail(b->err, PLUMB_BAD_INPUT, "out of memory for the calls of %s", plumb_ops[h->call.op].name);
 	if (w->count > 1 && !b->options->exact)
 		status = judge_fused(left, h->expected, &b->options->fused, &judge, b->err);
 	else
-		status = judge_call(
-		        left, h->second.args_before, h->expected, criterion_of(b), &s->bound, &judge, b->err);
+		status = judge_call(left, h->second.args_before, h->expected, criterion_of(b), &s->bound, &judge, b->err);
 	if (status != PLUMB_OK)
 		return status;
 	s->calls++;
@@ -349,8 +344,8 @@ static int judge_op(struct watching *w, struct held *h, const struct plumb_call 
 	f->operand = judge.operand >= 0 ? judge.operand : differs;
 	f->element = judge.operand >= 0 ? judge.at[judge.operand].worst : -1;
 	snprintf(f->text, sizeof f->text, "%s%s",
-	        changes ? repeats ? "follows what memory held before; " : "changes from run to run; " : "",
-	        judge.pass ? "within the criterion this time" : judge.text + strlen("FAIL: "));
+		changes ? repeats ? "follows what memory held before; " : "changes from run to run; " : "",
+		judge.pass ? "within the criterion this time" : judge.text + strlen("FAIL: "));
 	return explain(w, h, left, f, first[f->operand], second ? second[f->operand] : NULL);
 }
 
@@ -514,7 +509,7 @@ static int context_after(void *self, const struct plumb_call *call)
 	h->second.args = realloc(h->second.args, plumb_ops[call->op].args_size);
 	if (!h->second.args)
 		return plumb_fail(
-		        w->b->err, PLUMB_BAD_INPUT, "out of memory for the arguments of %s", plumb_ops[call->op].name);
+			w->b->err, PLUMB_BAD_INPUT, "out of memory for the arguments of %s", plumb_ops[call->op].name);
 	memcpy(h->second.args, call->args, plumb_ops[call->op].args_size);
 	w->count = 1;
 	status = copy_results(h, got, w->b->err);
@@ -560,16 +555,16 @@ static int judge_sums(struct watching *w)
 			continue;
 		}
 		if (w->b->options->exact || !plumb_bounds[s->op] || !measured(s) ||
-		        plumb_bound_passes(&s->bound, text, sizeof text))
+			plumb_bound_passes(&s->bound, text, sizeof text))
 			continue;
 		const struct plumb_call call = {
-		        .op = s->op, .layer = s->layer, .site = s->site, .position = w->b->options->from};
+			.op = s->op, .layer = s->layer, .site = s->site, .position = w->b->options->from};
 		struct bisect_finding *f = add_finding(w, &call, BISECT_BIASED);
 		if (!f)
 			return plumb_fail(w->b->err, PLUMB_BAD_INPUT, "out of memory for a finding");
 		f->calls = f->wrong_calls = s->calls;
-		snprintf(f->text, sizeof f->text,
-		        "every value is within its bound, all of them together are not: %.300s", text);
+		snprintf(f->text, sizeof f->text, "every value is within its bound, all of them together are not: %.300s",
+			text);
 	}
 	return PLUMB_OK;
 }
@@ -578,10 +573,10 @@ static int watch(struct bisect *b, const bool *on, bool in_context)
 {
 	struct watching *w = calloc(1, sizeof *w);
 	const struct plumb_observer observer = {.before = in_context ? context_before : local_before,
-	        .after = in_context     ? context_after
+		.after = in_context     ? context_after
 	                 : b->only >= 0 ? narrow_after
 	                                : local_after,
-	        .self = w};
+		.self = w};
 	struct plumb_decoder *d = NULL;
 	int status;
 

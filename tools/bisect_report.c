@@ -41,7 +41,7 @@ static void print_finding(const struct bisect *b, const struct bisect_finding *f
 {
 	char place[96];
 	printf("  %s%-22s%s %s, %s from position %lld on", output_bad(), plumb_ops[f->op].name, output_plain(),
-	        place_of(b, f->choice.layer, f->site, place, sizeof place), kinds[f->kind], (long long)f->position);
+		place_of(b, f->choice.layer, f->site, place, sizeof place), kinds[f->kind], (long long)f->position);
 	if (f->calls)
 		printf(" (%lld of %lld calls)", (long long)f->wrong_calls, (long long)f->calls);
 	printf("\n      %s\n", f->text);
@@ -50,7 +50,7 @@ static void print_finding(const struct bisect *b, const struct bisect_finding *f
 void bisect_report_local(const struct bisect *b)
 {
 	printf("local view: %lld calls of suspects on the truth's inputs, each twice; %.1f s\n", (long long)b->calls,
-	        b->seconds[0]);
+		b->seconds[0]);
 	for (int i = 0; i < b->findings && i < SHOWN; i++)
 		print_finding(b, &b->finding[i]);
 	if (b->findings > SHOWN)
@@ -74,13 +74,12 @@ void bisect_report_whole(const struct bisect *b)
 	else if (w->text[0])
 		printf("whole run: fails at %s; %.1f s\n", w->text, b->seconds[1]);
 	else if (b->options->exact)
-		printf("whole run: leaves the truth at token %lld: %s of %s, %s; %.1f s\n", (long long)w->token,
-		        w->operand, plumb_ops[w->op].name, place_of(b, w->layer, w->site, place, sizeof place),
-		        b->seconds[1]);
+		printf("whole run: leaves the truth at token %lld: %s of %s, %s; %.1f s\n", (long long)w->token, w->operand,
+			plumb_ops[w->op].name, place_of(b, w->layer, w->site, place, sizeof place), b->seconds[1]);
 	else
 		printf("whole run: leaves the truth at token %lld: its logits are %.3g off (relative L2), more than "
 		       "%.3g; %.1f s\n",
-		        (long long)w->token, w->distance, b->options->tolerance, b->seconds[1]);
+			(long long)w->token, w->distance, b->options->tolerance, b->seconds[1]);
 	fflush(stdout);
 }
 
@@ -95,8 +94,8 @@ static int members(const struct bisect *b, int set)
 void bisect_report_sets(const struct bisect *b)
 {
 	printf("minimal sets: %d decodes, %.1f s%s\n", b->decodes, b->seconds[2],
-	        b->flaky ? "; calls change from run to run, so each set was asked up to 5 times, and one failure counts"
-	                 : "");
+		b->flaky ? "; calls change from run to run, so each set was asked up to 5 times, and one failure counts"
+			 : "");
 	for (int s = 0; s < b->sets; s++) {
 		bool first = true;
 		printf("  %s", output_bad());
@@ -108,8 +107,7 @@ void bisect_report_sets(const struct bisect *b)
 			first = false;
 		}
 		printf("%s: %s\n", output_plain(),
-		        members(b, s) == 1 ? "fails alone"
-		                           : "fail only together: without any one of them the run passes");
+			members(b, s) == 1 ? "fails alone" : "fail only together: without any one of them the run passes");
 	}
 	if (b->rest_fails)
 		printf("  more remain\n");
@@ -140,11 +138,10 @@ void bisect_report_inside(const struct bisect *b)
 	else if (f->T == 0)
 		printf("over all its calls");
 	else
-		printf("in the pass of tokens %lld to %lld", (long long)f->position,
-		        (long long)(f->position + f->T - 1));
+		printf("in the pass of tokens %lld to %lld", (long long)f->position, (long long)(f->position + f->T - 1));
 	printf("%s:\n  %s%s\n", f->in_context ? ", on what the other suspects made" : "",
-	        f->kind == BISECT_CHANGES ? "The same inputs gave two results. " : "",
-	        f->inside.text[0] ? f->inside.text : f->text);
+		f->kind == BISECT_CHANGES ? "The same inputs gave two results. " : "",
+		f->inside.text[0] ? f->inside.text : f->text);
 	fflush(stdout);
 }
 
@@ -168,9 +165,8 @@ void bisect_report_verdict(const struct bisect *b, const char *replay)
 		printf("%s\n", b->sets > 1 ? " (first of several)" : "");
 	} else if (f) {
 		char place[96];
-		printf("%s, %s, is %s by itself; the run as a whole stays within its tolerance\n",
-		        plumb_ops[f->op].name, place_of(b, f->choice.layer, f->site, place, sizeof place),
-		        kinds[f->kind]);
+		printf("%s, %s, is %s by itself; the run as a whole stays within its tolerance\n", plumb_ops[f->op].name,
+			place_of(b, f->choice.layer, f->site, place, sizeof place), kinds[f->kind]);
 	} else {
 		printf("the run differs, but no set of suspects explains it\n");
 	}

@@ -104,7 +104,7 @@ int bisect_begin(struct bisect *b, const struct bisect_options *o, struct plumb_
 		for (int l = 0; l <= cfg->layers; l++) {
 			struct bisect_choice *c = &b->choice[b->choices];
 			if (!plumb_op_runs(cfg, (enum plumb_op)op, l) || !bisect_is_suspect(o, l, (enum plumb_op)op) ||
-			        bisect_choice_of(b, l, (enum plumb_op)op) >= 0)
+				bisect_choice_of(b, l, (enum plumb_op)op) >= 0)
 				continue;
 			c->layer = l;
 			c->ops = ops_of(binding_of(o->suspects, l, (enum plumb_op)op), (enum plumb_op)op, c->op);
@@ -115,8 +115,8 @@ int bisect_begin(struct bisect *b, const struct bisect_options *o, struct plumb_
 	}
 	if (b->choices == 0)
 		return plumb_fail(err, PLUMB_BAD_INPUT,
-		        "nothing is suspected: every op runs from the truth; say what is, with --set opt or --op "
-		        "NAME=opt|FILE.so");
+			"nothing is suspected: every op runs from the truth; say what is, with --set opt or --op "
+			"NAME=opt|FILE.so");
 	return PLUMB_OK;
 }
 
@@ -159,10 +159,9 @@ static int parts_of(const struct plumb_config *cfg, const struct plumb_layer_sta
 	int n = 0;
 	if (s->gdn.s) {
 		part[n++] = (struct part){
-		        s->gdn.window, (size_t)(cfg->gdn_conv_taps * plumb_gdn_channels(cfg)) * sizeof(float)};
-		part[n++] =
-		        (struct part){s->gdn.s, plumb_format_row_bytes(s->gdn.format,
-		                                        cfg->gdn_value_heads * cfg->gdn_value_dim * cfg->gdn_key_dim)};
+			s->gdn.window, (size_t)(cfg->gdn_conv_taps * plumb_gdn_channels(cfg)) * sizeof(float)};
+		part[n++] = (struct part){s->gdn.s, plumb_format_row_bytes(s->gdn.format,
+							    cfg->gdn_value_heads * cfg->gdn_value_dim * cfg->gdn_key_dim)};
 	} else {
 		add_cache(part, &n, &s->attention.keys);
 		add_cache(part, &n, &s->attention.values);
@@ -171,7 +170,7 @@ static int parts_of(const struct plumb_config *cfg, const struct plumb_layer_sta
 	}
 	if (s->ple.window) {
 		part[n++] = (struct part){
-		        s->ple.window, (size_t)(plumb_ple_history(cfg) * cfg->streams * cfg->hidden) * sizeof(float)};
+			s->ple.window, (size_t)(plumb_ple_history(cfg) * cfg->streams * cfg->hidden) * sizeof(float)};
 		part[n++] = (struct part){s->ple.history, (size_t)(cfg->ngram - 1) * sizeof(int64_t)};
 	}
 	return n;
@@ -200,7 +199,7 @@ static int carry_state(struct bisect *b, struct plumb_decoder *d, bool back)
 			t->state[at] = malloc(part[i].bytes + 1);
 			if (!t->state[at])
 				return plumb_fail(b->err, PLUMB_BAD_INPUT,
-				        "out of memory for a copy of the state: %zu bytes", part[i].bytes);
+					"out of memory for a copy of the state: %zu bytes", part[i].bytes);
 			memcpy(t->state[at], part[i].data, part[i].bytes);
 			t->parts = at + 1;
 		}
@@ -215,8 +214,8 @@ static int mix_plan(struct bisect *b, const bool *on, struct plumb_plan *plan)
 	for (int i = 0; i < b->choices && on && status == PLUMB_OK; i++)
 		for (int k = 0; k < b->choice[i].ops && on[i]; k++) {
 			int l = b->choice[i].layer;
-			plumb_plan_bind(plan, b->choice[i].op[k], l, l,
-			        *binding_of(b->options->suspects, l, b->choice[i].op[k]));
+			plumb_plan_bind(
+				plan, b->choice[i].op[k], l, l, *binding_of(b->options->suspects, l, b->choice[i].op[k]));
 		}
 	return status;
 }
@@ -250,7 +249,7 @@ int bisect_decoder(struct bisect *b, const bool *on, struct plumb_decoder **out)
 }
 
 int bisect_feed(struct bisect *b, struct plumb_decoder *d,
-        int (*after_step)(void *self, struct plumb_decoder *decoder, int64_t first, int64_t rows), void *self)
+	int (*after_step)(void *self, struct plumb_decoder *decoder, int64_t first, int64_t rows), void *self)
 {
 	const struct bisect_options *o = b->options;
 	struct bisect_trace *t = b->trace;
@@ -360,7 +359,7 @@ static float *cache_scratch(const struct plumb_call *call)
 	int64_t width = 1;
 	for (int i = 0; i < info->operands; i++) {
 		const struct plumb_cache *c =
-		        info->operand[i].kind == PLUMB_KIND_CACHE ? plumb_operand_get(call->args, &info->operand[i]) : NULL;
+			info->operand[i].kind == PLUMB_KIND_CACHE ? plumb_operand_get(call->args, &info->operand[i]) : NULL;
 		width = c && c->width > width ? c->width : width;
 	}
 	return malloc((size_t)width * sizeof(float));
@@ -392,7 +391,7 @@ static int record(struct bisect *b, const struct plumb_call *call)
 	if (!scratch || t->calls == t->call_room) {
 		free(scratch);
 		return plumb_fail(
-		        b->err, PLUMB_BAD_INPUT, "out of memory for the digests of %lld calls", (long long)t->calls);
+			b->err, PLUMB_BAD_INPUT, "out of memory for the digests of %lld calls", (long long)t->calls);
 	}
 	t->base[t->calls++] = t->digests;
 	for (int i = 0; i < info->operands; i++) {
@@ -404,7 +403,7 @@ static int record(struct bisect *b, const struct plumb_call *call)
 			if (!more) {
 				free(scratch);
 				return plumb_fail(
-				        b->err, PLUMB_BAD_INPUT, "out of memory for %lld digests", (long long)room);
+					b->err, PLUMB_BAD_INPUT, "out of memory for %lld digests", (long long)room);
 			}
 			t->digest = more;
 			t->digest_room = room;
@@ -418,8 +417,7 @@ static int record(struct bisect *b, const struct plumb_call *call)
 
 /* Compare what a call wrote with the digests of call number seq of the truth. present: arguments as the decoder made
  * them. */
-static int compare_call(
-        struct running *r, const struct plumb_call *wrote, const struct plumb_call *present, int64_t seq)
+static int compare_call(struct running *r, const struct plumb_call *wrote, const struct plumb_call *present, int64_t seq)
 {
 	const struct plumb_op_info *info = &plumb_ops[wrote->op];
 	struct bisect_trace *t = r->b->trace;
@@ -435,11 +433,11 @@ static int compare_call(
 			if (digest_row(wrote, o, k, scratch) != t->digest[at + k]) {
 				int64_t unit = strncmp(o->shape, "NB", 2) == 0 ? wrote->env->cfg->block_tokens : 1;
 				*r->out = (struct bisect_outcome){.fails = true,
-				        .layer = wrote->layer,
-				        .op = wrote->op,
-				        .site = wrote->site,
-				        .operand = o->name,
-				        .token = o->role == PLUMB_STATE && rows == 1 && o->kind != PLUMB_KIND_CACHE
+					.layer = wrote->layer,
+					.op = wrote->op,
+					.site = wrote->site,
+					.operand = o->name,
+					.token = o->role == PLUMB_STATE && rows == 1 && o->kind != PLUMB_KIND_CACHE
 				                         ? wrote->position + wrote->T - 1
 				                         : wrote->position + k * unit};
 				r->ended = true;
@@ -478,8 +476,8 @@ static int record_logits(struct bisect *b, struct plumb_decoder *d, int64_t rows
 		int64_t room = b->options->tokens - b->options->from + b->options->steps;
 		float *more = realloc(t->logits, (size_t)room * (size_t)V * sizeof *more);
 		if (!more)
-			return plumb_fail(b->err, PLUMB_BAD_INPUT, "out of memory for the logits of %lld tokens",
-			        (long long)room);
+			return plumb_fail(
+				b->err, PLUMB_BAD_INPUT, "out of memory for the logits of %lld tokens", (long long)room);
 		t->logits = more;
 		t->row_room = room;
 	}
@@ -503,11 +501,11 @@ static int compare_logits(struct running *r, struct plumb_decoder *d, int64_t fi
 			continue;
 		}
 		*r->out = (struct bisect_outcome){.fails = true,
-		        .token = first + i,
-		        .layer = -1,
-		        .op = PLUMB_LM_HEAD,
-		        .operand = "logits",
-		        .distance = distance};
+			.token = first + i,
+			.layer = -1,
+			.op = PLUMB_LM_HEAD,
+			.operand = "logits",
+			.distance = distance};
 		r->ended = true;
 		return PLUMB_MISMATCH;
 	}
@@ -578,8 +576,7 @@ static int run_golden(struct bisect *b, const bool *on, struct bisect_outcome *o
 		const struct check_item *first = NULL;
 		for (int i = 0; i < view.items; i++) {
 			const struct check_item *it = &view.item[i];
-			if (it->expected && !it->verdict.pass &&
-			        (!first || order_of(it, layers) < order_of(first, layers)))
+			if (it->expected && !it->verdict.pass && (!first || order_of(it, layers) < order_of(first, layers)))
 				first = it;
 		}
 		out->fails = true;

@@ -24,12 +24,12 @@ enum check_kind {
 /* Choices of one item, a row being a token. */
 struct check_choices {
 	int64_t rows, equal, tie, margin, wrong;
-	int64_t tied_rows;     /* rows whose cut runs through equal scores */
-	int64_t cut_rows;      /* rows in which there is more to choose from than is taken */
-	int64_t flat_rows;     /* of these: all scores equal, so that any choice would do */
-	double worst_margin;   /* of the rows explained by a margin */
-	double worst_bound;    /* the bound of that row */
-	int64_t first_row;     /* first row that is not equal, -1: none */
+	int64_t tied_rows;   /* rows whose cut runs through equal scores */
+	int64_t cut_rows;    /* rows in which there is more to choose from than is taken */
+	int64_t flat_rows;   /* of these: all scores equal, so that any choice would do */
+	double worst_margin; /* of the rows explained by a margin */
+	double worst_bound;  /* the bound of that row */
+	int64_t first_row;   /* first row that is not equal, -1: none */
 	char first_text[256];
 };
 
@@ -39,18 +39,18 @@ struct check_choices {
  * rounding of something within slack of the unrounded reference. A missing or doubled rounding point moves values by 2^-9
  * of themselves, five hundred times more. */
 struct check_boundary {
-	int64_t differ;        /* elements that are not equal */
-	int64_t explained;     /* of these */
-	double slack;          /* absolute */
-	double worst;          /* largest distance of the reference from the rounding boundary in question, as a share of slack */
-	int64_t unexplained;   /* index of the first element that is not explained, -1: none */
-	float ours, golden;    /* there */
+	int64_t differ;    /* elements that are not equal */
+	int64_t explained; /* of these */
+	double slack;      /* absolute */
+	double worst; /* largest distance of the reference from the rounding boundary in question, as a share of slack */
+	int64_t unexplained; /* index of the first element that is not explained, -1: none */
+	float ours, golden;  /* there */
 	double exact;
 };
 
 /* One recorded tensor in one view. */
 struct check_item {
-	char name[96];                            /* within the run: "layer03/gdn/output" */
+	char name[96]; /* within the run: "layer03/gdn/output" */
 	enum check_kind kind;
 	const struct plumb_golden_source *source; /* NULL for decode_logits, greedy and unknown ones */
 	const char *stage;                        /* "gdn", "state", "lm_head" */
@@ -62,12 +62,12 @@ struct check_item {
 	struct plumb_compare_int ints;
 	struct check_choices choices;
 	struct check_boundary boundary;
-	bool compared;                            /* all of it */
-	bool expected;                            /* this view and layer range compare it */
-	bool fed;                                 /* local view: by recorded inputs, so one op's rules hold; else propagated ones */
-	bool hidden;                              /* not compared: inside a fused entry of a user, or a trace it does not write */
-	const char *kernel;                       /* of a user, that had a hand in it: ops, as in "attn_gate"; else NULL */
-	const char *library;                      /* its shared object */
+	bool compared;       /* all of it */
+	bool expected;       /* this view and layer range compare it */
+	bool fed;            /* local view: by recorded inputs, so one op's rules hold; else propagated ones */
+	bool hidden;         /* not compared: inside a fused entry of a user, or a trace it does not write */
+	const char *kernel;  /* of a user, that had a hand in it: ops, as in "attn_gate"; else NULL */
+	const char *library; /* its shared object */
 	struct plumb_verdict verdict;
 };
 
@@ -81,26 +81,26 @@ struct check_options {
 	enum plumb_ties ties;
 	uint64_t page_seed;
 	struct plumb_decoder_options formats; /* own_caches, caches, state; the rest is not looked at */
-	int first_layer, last_layer; /* of the items compared; L includes the outside */
-	bool bounds;                 /* judge every call by its error bound too */
-	bool progress;               /* on standard error, after two seconds */
-	const char *label;           /* for the progress line */
+	int first_layer, last_layer;          /* of the items compared; L includes the outside */
+	bool bounds;                          /* judge every call by its error bound too */
+	bool progress;                        /* on standard error, after two seconds */
+	const char *label;                    /* for the progress line */
 };
 
 struct check_view {
 	enum plumb_view view;
 	struct check_item *item;
 	int items;
-	int compared, failed;      /* of the expected items */
-	int floats;                /* float tensors compared */
-	int64_t elements;          /* numbers compared */
+	int compared, failed; /* of the expected items */
+	int floats;           /* float tensors compared */
+	int64_t elements;     /* numbers compared */
 	int64_t tied_rows, explained_rows;
-	int hidden;                /* items that are */
-	int missing;               /* tensors of the format that the golden does not hold */
-	char missing_names[160];   /* the first of them */
-	int64_t untold;            /* rows whose choice runs through a tie and is not recorded */
-	char untold_first[96];     /* "layer03/qsa/selected_mask row 23" */
-	struct plumb_digest digest; /* of all that the set wrote, before anything was put in its place */
+	int hidden;                  /* items that are */
+	int missing;                 /* tensors of the format that the golden does not hold */
+	char missing_names[160];     /* the first of them */
+	int64_t untold;              /* rows whose choice runs through a tie and is not recorded */
+	char untold_first[96];       /* "layer03/qsa/selected_mask row 23" */
+	struct plumb_digest digest;  /* of all that the set wrote, before anything was put in its place */
 	struct check_bounds *bounds; /* NULL: not asked for */
 	double seconds;
 };

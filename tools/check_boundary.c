@@ -91,8 +91,8 @@ int check_boundary_rows(struct check_run *run, const struct plumb_call *call, st
 	return PLUMB_OK;
 }
 
-void check_boundary_cache(
-	struct check_run *run, struct check_item *item, const float *ours, const float *golden, int64_t first, int64_t count)
+void check_boundary_cache(struct check_run *run, struct check_item *item, const float *ours, const float *golden,
+	int64_t first, int64_t count)
 {
 	if (!active(run) || !item->fed)
 		return;

@@ -23,8 +23,8 @@ struct check_bounds *check_bounds_create(int layers, struct plumb_error *err)
 
 /* ---- measuring ---- */
 
-static int measure(const struct plumb_call *call, const void *before, const void *args,
-        struct plumb_bound_result *result, struct plumb_error *err)
+static int measure(const struct plumb_call *call, const void *before, const void *args, struct plumb_bound_result *result,
+	struct plumb_error *err)
 {
 	struct plumb_env env = *call->env;
 	struct plumb_bound_set set;
@@ -62,7 +62,7 @@ static void add(struct check_bounds_op *o, const struct plumb_call *call, const 
 }
 
 int check_bounds_call(
-        struct check_bounds *b, struct check_second *second, const struct plumb_call *call, struct plumb_error *err)
+	struct check_bounds *b, struct check_second *second, const struct plumb_call *call, struct plumb_error *err)
 {
 	struct check_bounds_op *o = &b->op[call->op];
 	struct plumb_bound_result one, oracle;
@@ -182,8 +182,8 @@ static void print_op(const struct check_bounds *b, const struct check_bounds_op 
 	figure(sum.rms, rms);
 	figure(sum.bias, bias);
 	printf("%-16s %6lld %9lld %8s %8s %8s  %s%-4s%s  ", plumb_ops[o->result.op].name, (long long)o->calls,
-	        (long long)sum.values, ratio, rms, bias, pass ? output_good() : output_bad(), pass ? "ok" : "FAIL",
-	        output_plain());
+		(long long)sum.values, ratio, rms, bias, pass ? output_good() : output_bad(), pass ? "ok" : "FAIL",
+		output_plain());
 	if (sum.worst < 0) {
 		printf("chooses: compared as sets\n");
 	} else if (sum.ratio == 0.0) {
@@ -195,7 +195,7 @@ static void print_op(const struct check_bounds *b, const struct check_bounds_op 
 			snprintf(layer, sizeof layer, "%d", p->layer);
 		element(o, sum.worst, where, sizeof where);
 		printf("layer %s %s %.9g / %.9g +- %.2g\n", layer, where, (double)s->candidate, s->ball.value,
-		        s->ball.error);
+			s->ball.error);
 	}
 	if (!pass)
 		printf("  %s%s%s: %s\n", output_bad(), plumb_ops[o->result.op].name, output_plain(), line);
@@ -204,9 +204,9 @@ static void print_op(const struct check_bounds *b, const struct check_bounds_op 
 void check_bounds_print(const struct check_bounds *b)
 {
 	printf("\nbounds: each call from its own inputs; error / bound <= 1, rms <= %.3f, bias z <= %.0f\n",
-	        PLUMB_BOUND_RMS, PLUMB_BOUND_Z);
-	printf("%s%-16s %6s %9s %8s %8s %8s  %-4s  %s%s\n", output_dim(), "op", "calls", "values", "ratio", "rms",
-	        "bias z", "", "largest ratio: ours / exact", output_plain());
+		PLUMB_BOUND_RMS, PLUMB_BOUND_Z);
+	printf("%s%-16s %6s %9s %8s %8s %8s  %-4s  %s%s\n", output_dim(), "op", "calls", "values", "ratio", "rms", "bias z",
+		"", "largest ratio: ours / exact", output_plain());
 	for (int op = 0; op < PLUMB_OP_COUNT; op++)
 		if (b->op[op].calls > 0)
 			print_op(b, &b->op[op]);
@@ -229,8 +229,8 @@ void check_bounds_print_line(const struct check_bounds *b)
 		failed += o->calls > 0 && !op_passes(o, NULL, 0);
 	}
 	printf("%s%s%s  bounds      %d ops, %lld calls, %lld values; %d failed; largest ratio %.4f\n",
-	        good ? output_good() : output_bad(), good ? "pass" : "FAIL", output_plain(), ops, (long long)calls,
-	        (long long)values, failed, ratio);
+		good ? output_good() : output_bad(), good ? "pass" : "FAIL", output_plain(), ops, (long long)calls,
+		(long long)values, failed, ratio);
 }
 
 /* JSON has no NaN or Inf: those become strings. */

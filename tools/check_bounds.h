@@ -35,7 +35,7 @@ struct check_bounds *check_bounds_create(int layers, struct plumb_error *err);
 
 /* After a call whose states were kept by check_second_keep, before anything that it wrote is changed. */
 int check_bounds_call(
-        struct check_bounds *b, struct check_second *second, const struct plumb_call *call, struct plumb_error *err);
+	struct check_bounds *b, struct check_second *second, const struct plumb_call *call, struct plumb_error *err);
 
 /* PLUMB_OK when at least one value was judged and all gates hold. */
 int check_bounds_status(const struct check_bounds *b);

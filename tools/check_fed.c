@@ -17,38 +17,38 @@
 static const struct {
 	const char *dataset, *needs;
 } feeds[] = {
-        {"ple/output", "in,ple/embedding/output"},
-        {"attn_hc/mixed", "residual"},
-        {"attn_hc/injection", "residual"},
-        {"gdn/in_proj_qkv/output", "attn_hc/mixed"},
-        {"gdn/in_proj_z/output", "attn_hc/mixed"},
-        {"gdn/in_proj_b/output", "attn_hc/mixed"},
-        {"gdn/in_proj_a/output", "attn_hc/mixed"},
-        {"gdn/recurrence", "gdn/in_proj_qkv/output,gdn/in_proj_b/output,gdn/in_proj_a/output"},
-        {"gdn/norm/output", "gdn/recurrence,gdn/in_proj_z/output"},
-        {"gdn/output", "gdn/norm/output"},
-        {"attention/v_proj/output", "attn_hc/mixed"},
-        {"attention/q_norm/output", "attn_hc/mixed"},
-        {"attention/k_norm/output", "attn_hc/mixed"},
-        {"state/keys", "attn_hc/mixed"},
-        {"state/values", "attn_hc/mixed"},
-        {"state/indexer_keys", "attn_hc/mixed"},
-        {"qsa/selected_mask", "attn_hc/mixed"},
-        {"attention/gated", "attn_hc/mixed,attention/q_norm/output,state/keys,state/values,qsa/selected_mask"},
-        {"attention/output", "attention/gated"},
-        {"mlp_hc/mixed", "residual,attn_hc/injection,gdn/output|attention/output"},
-        {"mlp_hc/injection", "residual,attn_hc/injection,gdn/output|attention/output"},
-        {"moe/router/logits", "mlp_hc/mixed"},
-        {"moe/router/experts", "mlp_hc/mixed"},
-        {"moe/router/weights", "mlp_hc/mixed"},
-        {"moe/routed/output", "mlp_hc/mixed,moe/router/experts,moe/router/weights"},
-        {"moe/shared/output", "mlp_hc/mixed"},
-        {"moe/output", "mlp_hc/mixed,moe/router/experts,moe/router/weights"},
-        {"output", "residual,attn_hc/injection,gdn/output|attention/output,moe/output,mlp_hc/injection"},
-        {"input", "residual,attn_hc/injection,gdn/output|attention/output,moe/output,mlp_hc/injection"},
-        {"state/conv_states0", "gdn/in_proj_qkv/output"},
-        {"state/recurrent_states0", "gdn/in_proj_qkv/output,gdn/in_proj_b/output,gdn/in_proj_a/output"},
-        {"state/conv_states1", "in,ple/embedding/output"},
+	{"ple/output", "in,ple/embedding/output"},
+	{"attn_hc/mixed", "residual"},
+	{"attn_hc/injection", "residual"},
+	{"gdn/in_proj_qkv/output", "attn_hc/mixed"},
+	{"gdn/in_proj_z/output", "attn_hc/mixed"},
+	{"gdn/in_proj_b/output", "attn_hc/mixed"},
+	{"gdn/in_proj_a/output", "attn_hc/mixed"},
+	{"gdn/recurrence", "gdn/in_proj_qkv/output,gdn/in_proj_b/output,gdn/in_proj_a/output"},
+	{"gdn/norm/output", "gdn/recurrence,gdn/in_proj_z/output"},
+	{"gdn/output", "gdn/norm/output"},
+	{"attention/v_proj/output", "attn_hc/mixed"},
+	{"attention/q_norm/output", "attn_hc/mixed"},
+	{"attention/k_norm/output", "attn_hc/mixed"},
+	{"state/keys", "attn_hc/mixed"},
+	{"state/values", "attn_hc/mixed"},
+	{"state/indexer_keys", "attn_hc/mixed"},
+	{"qsa/selected_mask", "attn_hc/mixed"},
+	{"attention/gated", "attn_hc/mixed,attention/q_norm/output,state/keys,state/values,qsa/selected_mask"},
+	{"attention/output", "attention/gated"},
+	{"mlp_hc/mixed", "residual,attn_hc/injection,gdn/output|attention/output"},
+	{"mlp_hc/injection", "residual,attn_hc/injection,gdn/output|attention/output"},
+	{"moe/router/logits", "mlp_hc/mixed"},
+	{"moe/router/experts", "mlp_hc/mixed"},
+	{"moe/router/weights", "mlp_hc/mixed"},
+	{"moe/routed/output", "mlp_hc/mixed,moe/router/experts,moe/router/weights"},
+	{"moe/shared/output", "mlp_hc/mixed"},
+	{"moe/output", "mlp_hc/mixed,moe/router/experts,moe/router/weights"},
+	{"output", "residual,attn_hc/injection,gdn/output|attention/output,moe/output,mlp_hc/injection"},
+	{"input", "residual,attn_hc/injection,gdn/output|attention/output,moe/output,mlp_hc/injection"},
+	{"state/conv_states0", "gdn/in_proj_qkv/output"},
+	{"state/recurrent_states0", "gdn/in_proj_qkv/output,gdn/in_proj_b/output,gdn/in_proj_a/output"},
+	{"state/conv_states1", "in,ple/embedding/output"},
 };
 
 static bool recorded(struct check_run *run, int layer, const char *dataset)
@@ -115,8 +115,8 @@ bool check_fed(struct check_run *run, const struct check_item *item)
 
 /* ---- choices that nobody recorded ---- */
 
-static void count_tie(struct check_run *run, const struct plumb_call *call, const char *what, const float *score,
-        int64_t n, int64_t k, const int32_t *chosen, int64_t row)
+static void count_tie(struct check_run *run, const struct plumb_call *call, const char *what, const float *score, int64_t n,
+	int64_t k, const int32_t *chosen, int64_t row)
 {
 	struct check_view *v = run->view;
 	struct plumb_selection s;
@@ -128,7 +128,7 @@ static void count_tie(struct check_run *run, const struct plumb_call *call, cons
 		return;
 	if (v->untold++ == 0)
 		snprintf(v->untold_first, sizeof v->untold_first, "layer%02d/%s row %lld", call->layer, what,
-		        (long long)row);
+			(long long)row);
 }
 
 static int count_experts(struct check_run *run, const struct plumb_call *call)
@@ -153,11 +153,10 @@ int check_untold(struct check_run *run, const struct plumb_call *call)
 		return count_experts(run, call);
 	if (call->op == PLUMB_QSA_SELECT && !recorded(run, call->layer, "qsa/selected_mask")) {
 		const struct plumb_qsa_select *a = call->args;
-		int64_t N = call->env->cfg->block_budget, B = call->env->cfg->block_tokens,
-		        NB = call->env->capacity / B;
+		int64_t N = call->env->cfg->block_budget, B = call->env->cfg->block_tokens, NB = call->env->capacity / B;
 		for (int64_t t = 0; t < a->T; t++)
 			count_tie(run, call, "qsa/selected_mask", run->score + t * NB, (call->position + t + 1) / B, N,
-			        a->block + t * N, call->position + t);
+				a->block + t * N, call->position + t);
 	}
 	return PLUMB_OK;
 }

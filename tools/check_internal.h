@@ -14,8 +14,9 @@ struct check_run {
 	struct plumb_error *err;
 	struct progress *progress;
 	float *score; /* (T, NB) of the running qsa_score call, by the oracle from the same query and keys */
-	const char *kernel, *library; /* user's kernel that ran last, and whose work has not been put right since; or NULL */
-	bool fused;   /* the call is one of a fused entry: what lies between its ops is not known */
+	const char *kernel,
+		*library;           /* user's kernel that ran last, and whose work has not been put right since; or NULL */
+	bool fused;                 /* the call is one of a fused entry: what lies between its ops is not known */
 	struct check_second second; /* the reference's second evaluation of the running call */
 };
 

@@ -59,9 +59,10 @@ static void print_worst(const struct check_item *it)
 			printf(", %lld tied, %lld by margin (worst %.2g of %.2g allowed)", (long long)c->tie,
 				(long long)c->margin, c->worst_margin, c->worst_bound);
 		if (c->tied_rows)
-			printf("; %lld cut%s through a tie", (long long)c->tied_rows, c->tied_rows == 1 ? " runs" : "s run");
-	} else if (it->kind == CHECK_FLOAT && it->compared && at->index >= 0 && it->cmp.differ + it->cmp.nan_one +
-			it->cmp.inf_one + it->cmp.inf_sign > 0) {
+			printf("; %lld cut%s through a tie", (long long)c->tied_rows,
+				c->tied_rows == 1 ? " runs" : "s run");
+	} else if (it->kind == CHECK_FLOAT && it->compared && at->index >= 0 &&
+		   it->cmp.differ + it->cmp.nan_one + it->cmp.inf_one + it->cmp.inf_sign > 0) {
 		coordinates(it, at->index, where, sizeof where);
 		printf("[%s] %.9g / %.9g", where, (double)at->candidate, at->reference);
 	} else if (it->compared && it->verdict.pass) {
@@ -138,8 +139,8 @@ static void print_row(const struct check_report *r, const struct check_item *it,
 	printf("%5s  ", layer);
 	if (grouped)
 		printf("%-16s %7d  ", it->stage, tensors);
-	printf("%-26s %8s %8s %8s %7s  %s%-4s%s  ", name, l2, ulp, bf16, equal,
-		failed ? output_bad() : output_good(), mark(failed == 0), output_plain());
+	printf("%-26s %8s %8s %8s %7s  %s%-4s%s  ", name, l2, ulp, bf16, equal, failed ? output_bad() : output_good(),
+		mark(failed == 0), output_plain());
 	print_worst(it);
 	printf("\n");
 }
@@ -155,7 +156,16 @@ static void print_head(bool grouped)
 
 /* The order of stages within a layer. */
 static const char *const stages[] = {
-	"embed", "ple", "hyper_connection", "gdn", "attention", "qsa", "moe", "lm_head", "state", "unknown",
+	"embed",
+	"ple",
+	"hyper_connection",
+	"gdn",
+	"attention",
+	"qsa",
+	"moe",
+	"lm_head",
+	"state",
+	"unknown",
 };
 
 /* embed comes first though it lies outside the layers. */
@@ -197,8 +207,8 @@ static void print_failures(const struct check_report *r, const struct check_view
 	const struct check_item **list = in_order(v, r->layers, &n);
 	for (int i = 0; i < n; i++)
 		if (!list[i]->verdict.pass)
-			printf("  %s%s%s%s: %s\n", output_bad(), list[i]->name, output_plain(), kernel_of(list[i], kernel, sizeof kernel),
-				list[i]->verdict.text);
+			printf("  %s%s%s%s: %s\n", output_bad(), list[i]->name, output_plain(),
+				kernel_of(list[i], kernel, sizeof kernel), list[i]->verdict.text);
 	free(list);
 }
 
@@ -221,7 +231,8 @@ static void print_boundary(const struct check_view *v)
 		worst = v->item[i].boundary.worst > worst ? v->item[i].boundary.worst : worst;
 	}
 	if (differ)
-		printf("  %lld elements differ by rounding, next to a boundary in %lld of them; largest distance %.2g of the slack\n",
+		printf("  %lld elements differ by rounding, next to a boundary in %lld of them; largest distance %.2g of "
+		       "the slack\n",
 			(long long)differ, (long long)explained, worst);
 }
 
@@ -237,13 +248,16 @@ static void print_unfed(const struct check_view *v)
 			continue;
 		n++;
 		if (used < sizeof names)
-			used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", v->item[i].name);
+			used += (size_t)snprintf(
+				names + used, sizeof names - used, "%s%s", used ? ", " : "", v->item[i].name);
 	}
 	if (n)
-		printf("  %d tensor%s come%s from inputs that are not recorded, by several ops: held to the propagated tolerances (%s%s)\n", n,
-			n == 1 ? "" : "s", n == 1 ? "s" : "", names, used < sizeof names ? "" : "...");
+		printf("  %d tensor%s come%s from inputs that are not recorded, by several ops: held to the propagated "
+		       "tolerances (%s%s)\n",
+			n, n == 1 ? "" : "s", n == 1 ? "s" : "", names, used < sizeof names ? "" : "...");
 	if (v->untold)
-		printf("  %lld choice%s not recorded run%s through equal scores (first: %s): what follows may differ; --ties torch|lower\n",
+		printf("  %lld choice%s not recorded run%s through equal scores (first: %s): what follows may differ; "
+		       "--ties torch|lower\n",
 			(long long)v->untold, v->untold == 1 ? "" : "s", v->untold == 1 ? "s" : "", v->untold_first);
 }
 
@@ -297,7 +311,8 @@ void check_report_print(const struct check_report *r)
 			printf("requantised %s\n", plumb_requantised_show(r->requantised, line, sizeof line));
 		printf("runs        %s, ties %s\n", r->set, r->ties == PLUMB_TIES_TORCH ? "torch" : "lower");
 		if (r->other_formats)
-			printf("note        the golden tensors were made with caches and state in the policy's formats: what follows from "
+			printf("note        the golden tensors were made with caches and state in the policy's formats: "
+			       "what follows from "
 			       "others differs. --bounds judges each op by its own inputs\n");
 		for (int i = 0; i < r->views; i++)
 			print_view(r, &r->view[i]);
@@ -306,10 +321,11 @@ void check_report_print(const struct check_report *r)
 	for (int i = 0; i < r->views; i++) {
 		const struct check_view *v = &r->view[i];
 		bool good = check_view_status(v) == PLUMB_OK;
-		printf("%s%s%s  %-10s  %d tensors (%d float), %lld values; %d failed; %lld tied cuts, %lld rows explained; %.2f s\n",
-			good ? output_good() : output_bad(), good ? "pass" : "FAIL", output_plain(), plumb_view_name(v->view),
-			v->compared, v->floats, (long long)v->elements, v->failed, (long long)v->tied_rows,
-			(long long)v->explained_rows, v->seconds);
+		printf("%s%s%s  %-10s  %d tensors (%d float), %lld values; %d failed; %lld tied cuts, %lld rows explained; "
+		       "%.2f s\n",
+			good ? output_good() : output_bad(), good ? "pass" : "FAIL", output_plain(),
+			plumb_view_name(v->view), v->compared, v->floats, (long long)v->elements, v->failed,
+			(long long)v->tied_rows, (long long)v->explained_rows, v->seconds);
 		if (v->bounds)
 			check_bounds_print_line(v->bounds);
 	}
@@ -480,7 +496,7 @@ int check_report_json(const struct check_report *r, const char *path, struct plu
 	char *json = cJSON_Print(root);
 	cJSON_Delete(root);
 	int status = json ? output_file(path, json, strlen(json), err)
-			  : plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for the JSON report");
+	                  : plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for the JSON report");
 	free(json);
 	return status;
 }
@@ -504,7 +520,8 @@ static void xml(FILE *f, const char *text)
 			fputs("&quot;", f);
 			break;
 		default:
-			fputc(*p < 0x20 || *p >= 0x7f ? '?' : *p, f); /* names are ASCII; what is not is no XML we vouch for */
+			fputc(*p < 0x20 || *p >= 0x7f ? '?' : *p,
+				f); /* names are ASCII; what is not is no XML we vouch for */
 		}
 }
 
@@ -520,7 +537,7 @@ int check_report_junit(const struct check_report *r, const char *path, struct pl
 	fprintf(f, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"plumb check\">\n");
 	if (r->failure) {
 		fprintf(f, " <testsuite name=\"run\" tests=\"1\" failures=\"1\">\n"
-			"  <testcase classname=\"plumb.run\" name=\"kernels\"><failure message=\"");
+			   "  <testcase classname=\"plumb.run\" name=\"kernels\"><failure message=\"");
 		xml(f, r->failure);
 		fprintf(f, "\"/></testcase>\n </testsuite>\n");
 	}
@@ -529,8 +546,8 @@ int check_report_junit(const struct check_report *r, const char *path, struct pl
 		int expected = 0;
 		for (int j = 0; j < v->items; j++)
 			expected += v->item[j].expected;
-		fprintf(f, " <testsuite name=\"%s\" tests=\"%d\" failures=\"%d\" time=\"%.3f\">\n", plumb_view_name(v->view),
-			expected, v->failed, v->seconds);
+		fprintf(f, " <testsuite name=\"%s\" tests=\"%d\" failures=\"%d\" time=\"%.3f\">\n",
+			plumb_view_name(v->view), expected, v->failed, v->seconds);
 		for (int j = 0; j < v->items; j++) {
 			const struct check_item *it = &v->item[j];
 			if (!it->expected)
@@ -554,7 +571,8 @@ int check_report_junit(const struct check_report *r, const char *path, struct pl
 	fprintf(f, "</testsuites>\n");
 	bool good = !ferror(f);
 	good = fclose(f) == 0 && good;
-	status = good ? output_file(path, text, size, err) : plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for the JUnit report");
+	status = good ? output_file(path, text, size, err)
+	              : plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for the JUnit report");
 	free(text);
 	return status;
 }

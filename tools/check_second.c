@@ -20,7 +20,7 @@ static int room(void **place, size_t bytes, const char *name, struct plumb_error
 	void *m = realloc(*place, bytes ? bytes : 1);
 	if (!m)
 		return plumb_fail(
-		        err, PLUMB_BAD_INPUT, "out of memory for a second evaluation: %zu bytes of %s", bytes, name);
+			err, PLUMB_BAD_INPUT, "out of memory for a second evaluation: %zu bytes of %s", bytes, name);
 	*place = m;
 	return PLUMB_OK;
 }

@@ -61,8 +61,7 @@ static void record(struct check_item *item, int64_t row, double bound, const str
 		c->worst_bound = bound;
 	}
 	/* the first wrong row is worth more than the first explained one */
-	if (s->choice != PLUMB_CHOICE_EQUAL &&
-		(c->first_row < 0 || (s->choice == PLUMB_CHOICE_WRONG && c->wrong == 1))) {
+	if (s->choice != PLUMB_CHOICE_EQUAL && (c->first_row < 0 || (s->choice == PLUMB_CHOICE_WRONG && c->wrong == 1))) {
 		c->first_row = row;
 		snprintf(c->first_text, sizeof c->first_text, "row %lld: %.200s", (long long)row, s->text);
 	}

@@ -69,10 +69,10 @@ static int make_items(const struct check_options *o, enum plumb_view view, struc
 		} else {
 			it->source = plumb_golden_source_find(&o->model->cfg, it->name, &it->layer);
 			it->kind = !it->source ? CHECK_UNKNOWN
-				: it->source->form == PLUMB_GOLDEN_EXPERTS || it->source->form == PLUMB_GOLDEN_MASK
-				? CHECK_SELECTION
-				: it->source->integer ? CHECK_INT
-						      : CHECK_FLOAT;
+			           : it->source->form == PLUMB_GOLDEN_EXPERTS || it->source->form == PLUMB_GOLDEN_MASK
+			                   ? CHECK_SELECTION
+			           : it->source->integer ? CHECK_INT
+			                                 : CHECK_FLOAT;
 			it->stage = it->source ? source_stage(it->source) : "unknown";
 			it->expected = in_range(o, it->layer);
 		}
@@ -120,8 +120,8 @@ int check_load(struct check_run *run, struct check_item *item)
 void check_finish(struct check_run *run, struct check_item *item)
 {
 	const struct check_options *o = run->options;
-	const struct plumb_tolerance_rule *rule =
-		plumb_tolerances_find(o->tolerances, item->fed ? run->view->view : PLUMB_VIEW_PROPAGATED, o->policy, item->name);
+	const struct plumb_tolerance_rule *rule = plumb_tolerances_find(
+		o->tolerances, item->fed ? run->view->view : PLUMB_VIEW_PROPAGATED, o->policy, item->name);
 
 	item->compared = true;
 	switch (item->kind) {
@@ -144,11 +144,13 @@ void check_finish(struct check_run *run, struct check_item *item)
 		/* half of the rows may have nothing but ties; more, and the choice shows nothing */
 		bool says = 2 * c->flat_rows <= c->cut_rows;
 		item->verdict.pass = c->rows >= 1 && c->wrong == 0 && c->equal + c->tie + c->margin == c->rows && says;
-		snprintf(item->verdict.text, sizeof item->verdict.text, "%s: %lld rows, %lld equal, %lld by a tie, "
-			"%lld by a margin, %lld wrong%s%s%s", item->verdict.pass ? "pass" : "FAIL", (long long)c->rows,
-			(long long)c->equal, (long long)c->tie, (long long)c->margin, (long long)c->wrong,
-			says ? "" : "; vacuous: most rows have equal scores only",
-			c->first_row >= 0 ? "; " : "", c->first_row >= 0 ? c->first_text : "");
+		snprintf(item->verdict.text, sizeof item->verdict.text,
+			"%s: %lld rows, %lld equal, %lld by a tie, "
+			"%lld by a margin, %lld wrong%s%s%s",
+			item->verdict.pass ? "pass" : "FAIL", (long long)c->rows, (long long)c->equal, (long long)c->tie,
+			(long long)c->margin, (long long)c->wrong,
+			says ? "" : "; vacuous: most rows have equal scores only", c->first_row >= 0 ? "; " : "",
+			c->first_row >= 0 ? c->first_text : "");
 		break;
 	}
 	case CHECK_UNKNOWN:
@@ -233,8 +235,7 @@ static int compare(struct check_run *run, const struct plumb_call *call, struct 
 
 static bool writes(const struct plumb_golden_source *s, const struct plumb_call *call)
 {
-	return s->op == call->op && (s->site == PLUMB_SITE_NONE || s->site == call->site) &&
-		s->form != PLUMB_GOLDEN_STATE;
+	return s->op == call->op && (s->site == PLUMB_SITE_NONE || s->site == call->site) && s->form != PLUMB_GOLDEN_STATE;
 }
 
 /* Whether the bounds of a call are asked for. */
@@ -298,8 +299,9 @@ static int after_op(struct check_run *run, const struct plumb_call *wrote, const
 		run->kernel = NULL; /* from here on it is in everything */
 	/* long prompts: what is compared and put in place is not needed again */
 	for (int i = 0; i < plumb_golden_source_count; i++) {
-		struct check_item *item =
-			writes(&plumb_golden_sources[i], call) ? check_find(run, &plumb_golden_sources[i], call->layer) : NULL;
+		struct check_item *item = writes(&plumb_golden_sources[i], call)
+		                                  ? check_find(run, &plumb_golden_sources[i], call->layer)
+		                                  : NULL;
 		if (item && item->compared)
 			plumb_golden_tensor_free(&item->golden);
 	}
@@ -380,8 +382,8 @@ static int decode_logits(struct check_run *run, struct check_item *item, const i
 	for (int64_t t = prefill; t < T && status == PLUMB_OK; t++) {
 		status = plumb_decoder_step(run->decoder, token + t, 1, run->err);
 		if (status == PLUMB_OK)
-			plumb_compare_add(&item->cmp, plumb_decoder_logits(run->decoder),
-				item->golden.f32 + (t - prefill) * V, V);
+			plumb_compare_add(
+				&item->cmp, plumb_decoder_logits(run->decoder), item->golden.f32 + (t - prefill) * V, V);
 		progress_step(run->progress, t + 1 - prefill, T - prefill, "token");
 	}
 	if (status == PLUMB_OK)
@@ -465,9 +467,11 @@ static void find_missing(struct check_run *run)
 			int home;
 			if (s->scope == PLUMB_GOLDEN_OUTSIDE && l < o->model->cfg.layers)
 				continue;
-			if (!plumb_op_runs(&o->model->cfg, s->op, l) || !plumb_golden_dataset_name(s, &o->model->cfg, l, name, sizeof name))
+			if (!plumb_op_runs(&o->model->cfg, s->op, l) ||
+				!plumb_golden_dataset_name(s, &o->model->cfg, l, name, sizeof name))
 				continue;
-			if (plumb_golden_source_find(&o->model->cfg, name, &home) != s || !in_range(o, home) || check_find_name(run, name))
+			if (plumb_golden_source_find(&o->model->cfg, name, &home) != s || !in_range(o, home) ||
+				check_find_name(run, name))
 				continue;
 			v->missing++;
 			if (used < sizeof v->missing_names)
@@ -494,9 +498,9 @@ static void count(struct check_view *v)
 		} else {
 			v->compared++;
 			v->floats += it->kind == CHECK_FLOAT;
-			v->elements += it->kind == CHECK_FLOAT ? it->cmp.count
-				: it->kind == CHECK_SELECTION  ? it->choices.rows
-							       : it->ints.count;
+			v->elements += it->kind == CHECK_FLOAT       ? it->cmp.count
+			               : it->kind == CHECK_SELECTION ? it->choices.rows
+			                                             : it->ints.count;
 		}
 		v->failed += !it->verdict.pass;
 		v->tied_rows += it->choices.tied_rows;
@@ -511,9 +515,15 @@ int check_view_run(
 	struct progress progress;
 	struct check_run run = {.options = options, .view = out, .err = err, .progress = &progress};
 	struct plumb_decoder_options decoder = {
-		.policy = options->policy, .ties = options->ties, .capacity = T + greedy_tokens(options),
-		.page_seed = options->page_seed, .own_caches = options->formats.own_caches, .caches = options->formats.caches,
-		.state = options->formats.state, .all_logits = true, .traces = true,
+		.policy = options->policy,
+		.ties = options->ties,
+		.capacity = T + greedy_tokens(options),
+		.page_seed = options->page_seed,
+		.own_caches = options->formats.own_caches,
+		.caches = options->formats.caches,
+		.state = options->formats.state,
+		.all_logits = true,
+		.traces = true,
 	};
 	int32_t *token = malloc((size_t)T * sizeof *token);
 	int status = PLUMB_OK;
@@ -573,7 +583,8 @@ static void show_dims(const int64_t *dim, int rank, char *text, size_t size)
 		n += (size_t)snprintf(text + n, size - n, "%s%lld", i ? ", " : "", (long long)dim[i]);
 }
 
-static int fits_shape(const struct check_options *o, const struct plumb_h5_entry *e, const char *shape, struct plumb_error *err)
+static int fits_shape(
+	const struct check_options *o, const struct plumb_h5_entry *e, const char *shape, struct plumb_error *err)
 {
 	struct plumb_extent extent = {.T = plumb_golden_tokens(o->golden), .capacity = 0};
 	int64_t dim[8];
@@ -619,8 +630,8 @@ int check_fits(const struct check_options *o, struct plumb_error *err)
 					entry[i].name, run);
 			else if (entry[i].rank != 2 || entry[i].dim[0] != T - prefill || entry[i].dim[1] != cfg->vocab)
 				status = plumb_fail(err, PLUMB_BAD_INPUT,
-					"%s: %s has %lld numbers, expected [%lld, %lld] (tokens after prefill, vocab_size)", path,
-					entry[i].name, (long long)entry[i].count, (long long)(T - prefill),
+					"%s: %s has %lld numbers, expected [%lld, %lld] (tokens after prefill, vocab_size)",
+					path, entry[i].name, (long long)entry[i].count, (long long)(T - prefill),
 					(long long)cfg->vocab);
 		} else if (!integer) {
 			continue; /* unknown: reported as not compared */

@@ -24,14 +24,16 @@ static int read_contexts(const char *text, struct bench_options *o, struct plumb
 		char *end;
 		const long long n = strtoll(p, &end, 10);
 		if (end == p || *p < '0' || *p > '9' || n > INT32_MAX || (*end && *end != ','))
-			return plumb_fail(err, PLUMB_BAD_INPUT, "--context is '%.80s', expected positions with commas between", text);
+			return plumb_fail(
+				err, PLUMB_BAD_INPUT, "--context is '%.80s', expected positions with commas between", text);
 		if (o->contexts == BENCH_CONTEXTS)
 			return plumb_fail(err, PLUMB_BAD_INPUT, "--context has more than %d positions", BENCH_CONTEXTS);
 		o->context[o->contexts++] = n;
 		p = *end ? end + 1 : end;
 	} while (*p);
 	if (text[strlen(text) - 1] == ',')
-		return plumb_fail(err, PLUMB_BAD_INPUT, "--context is '%.80s', expected positions with commas between", text);
+		return plumb_fail(
+			err, PLUMB_BAD_INPUT, "--context is '%.80s', expected positions with commas between", text);
 	return PLUMB_OK;
 }
 
@@ -42,8 +44,8 @@ static int read_ops(const struct option_list *list, struct bench_options *o, str
 	for (int i = 0; i < list->count; i++) {
 		const enum plumb_op op = plumb_op_find(list->item[i]);
 		if (op == PLUMB_OP_COUNT)
-			return plumb_fail(err, PLUMB_BAD_INPUT, "--op names '%.80s', which is no op; 'plumb list ops' shows them",
-				list->item[i]);
+			return plumb_fail(err, PLUMB_BAD_INPUT,
+				"--op names '%.80s', which is no op; 'plumb list ops' shows them", list->item[i]);
 		o->op[op] = true;
 	}
 	return PLUMB_OK;
@@ -79,7 +81,8 @@ static int read_words(const struct words *w, struct bench_options *o, struct plu
 	const bool cuda = strcmp(s->set, "opt") == 0 && strcmp(s->device, "cuda") == 0;
 	o->repeat = w->repeat ? w->repeat : cuda ? REPEAT_CUDA : REPEAT_CPU;
 	if (o->repeat > REPEAT_MOST)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "--repeat is %lld, expected 1..%d", (long long)o->repeat, REPEAT_MOST);
+		return plumb_fail(
+			err, PLUMB_BAD_INPUT, "--repeat is %lld, expected 1..%d", (long long)o->repeat, REPEAT_MOST);
 	o->project = w->project != NULL;
 	if (w->project && strcmp(w->project, "gb10") != 0)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "--project is '%.40s', expected gb10", w->project);
@@ -100,15 +103,16 @@ static int read_words(const struct words *w, struct bench_options *o, struct plu
 }
 
 /* Whether an op that was asked for runs in the model at all. */
-static int check_ops(const struct bench_options *o, const struct plumb_config *cfg, const struct words *w,
-	struct plumb_error *err)
+static int check_ops(
+	const struct bench_options *o, const struct plumb_config *cfg, const struct words *w, struct plumb_error *err)
 {
 	for (int i = 0; i < PLUMB_OP_COUNT; i++) {
 		bool runs = false;
 		for (int l = 0; l <= cfg->layers; l++)
 			runs = runs || plumb_op_runs(cfg, (enum plumb_op)i, l);
 		if (w->op.count && o->op[i] && !runs)
-			return plumb_fail(err, PLUMB_BAD_INPUT, "--op %s: no layer of this model runs it", plumb_ops[i].name);
+			return plumb_fail(
+				err, PLUMB_BAD_INPUT, "--op %s: no layer of this model runs it", plumb_ops[i].name);
 	}
 	return PLUMB_OK;
 }
@@ -160,12 +164,15 @@ static int run(int argc, char **argv)
 		{"--checkpoint", "DIR", OPTION_TEXT, &s->checkpoint, "checkpoint folder, instead of a generated model"},
 		SYNTHETIC_OPTIONS(s),
 		{"--profile", "NAME|FILE", OPTION_TEXT, &s->profile, "its number formats: 'plumb list profiles'"},
-		{"--context", "N,N,...", OPTION_TEXT, &w.contexts, "positions to measure at, with generated state (default 4096)"},
+		{"--context", "N,N,...", OPTION_TEXT, &w.contexts,
+			"positions to measure at, with generated state (default 4096)"},
 		{"--set", "ref|opt", OPTION_TEXT, &s->set, "which functions (default opt)"},
-		{"--device", "simt|cuda", OPTION_TEXT, &s->device, "where opt runs (default cuda, where this build has it)"},
+		{"--device", "simt|cuda", OPTION_TEXT, &s->device,
+			"where opt runs (default cuda, where this build has it)"},
 		{"--mode", "oracle|twin", OPTION_TEXT, &s->mode, "of the reference (default oracle)"},
 		{"--policy", "f32|bf16", OPTION_TEXT, &s->policy, "where activations are rounded (default f32)"},
-		{"--kv-format", "f32|bf16|fp8", OPTION_TEXT, &s->kv_format, "how keys and values are stored (default: as the policy)"},
+		{"--kv-format", "f32|bf16|fp8", OPTION_TEXT, &s->kv_format,
+			"how keys and values are stored (default: as the policy)"},
 		{"--state-format", "f32|f16", OPTION_TEXT, &s->state_format, "how the GDN state is stored (default f32)"},
 		{"--op", "NAME", OPTION_REPEAT, &w.op, "time these ops only"},
 		{"--repeat", "N", OPTION_COUNT, &w.repeat, "runs of which the median is taken (default 20, on a CPU 5)"},
@@ -206,10 +213,14 @@ const struct command command_bench = {
 	.name = "bench",
 	.usage = "[--synthetic PRESET] [--profile NAME] [--context N,N,...] [options]",
 	.brief = "time every op and the whole token against the bytes that they have to move",
-	.about = "Checks first, then times. Bytes of an op are what its contract makes it move (core/traffic.h): weights that are\n"
-		 "read, activations, rows of state and caches. On cuda all calls of one op in a token are recorded as one graph\n"
-		 "that runs back to back: the layers' weights take turns, so they come from memory unless all of them together are\n"
-		 "small (marked w). The ceiling is a kernel that only reads, measured in the same run. On a CPU times are wall clock\n"
+	.about = "Checks first, then times. Bytes of an op are what its contract makes it move (core/traffic.h): weights "
+		 "that are\n"
+		 "read, activations, rows of state and caches. On cuda all calls of one op in a token are recorded as one "
+		 "graph\n"
+		 "that runs back to back: the layers' weights take turns, so they come from memory unless all of them "
+		 "together are\n"
+		 "small (marked w). The ceiling is a kernel that only reads, measured in the same run. On a CPU times are "
+		 "wall clock\n"
 		 "around the calls. A slower op is told, never an exit status: 0 measured, 1 wrong results.",
 	.examples = "  plumb bench --synthetic full --profile served --context 4096,32768 --project gb10\n"
 		    "  plumb bench --json new.json --compare old.json --date 2026-01-31\n"

@@ -71,7 +71,7 @@ static void settle_reference(struct session *s, struct plumb_binding truth)
 
 /* Tokens of the golden file or of --tokens. */
 static int read_tokens(const struct bisect_command *c, const struct plumb_golden *golden, int32_t **out, int64_t *count,
-        struct plumb_error *err)
+	struct plumb_error *err)
 {
 	if (c->tokens)
 		return options_tokens(c->tokens, out, count, err);
@@ -81,32 +81,30 @@ static int read_tokens(const struct bisect_command *c, const struct plumb_golden
 		return plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for %lld tokens", (long long)*count);
 	for (int64_t i = 0; i < *count; i++) {
 		int64_t id = plumb_golden_input_ids(golden)[i];
-		(*out)[i] = id < 0 || id > INT32_MAX
-		                    ? -1
-		                    : (int32_t)id; /* the decoder names what is outside the vocabulary */
+		(*out)[i] =
+			id < 0 || id > INT32_MAX ? -1 : (int32_t)id; /* the decoder names what is outside the vocabulary */
 	}
 	return PLUMB_OK;
 }
 
-static int check_lengths(
-        const struct bisect_command *c, const struct session *s, int64_t tokens, struct plumb_error *err)
+static int check_lengths(const struct bisect_command *c, const struct session *s, int64_t tokens, struct plumb_error *err)
 {
 	if (c->from >= tokens)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "--from is %lld, expected 0..%lld (the prompt has %lld tokens)",
-		        (long long)c->from, (long long)tokens - 1, (long long)tokens);
+			(long long)c->from, (long long)tokens - 1, (long long)tokens);
 	if (c->rows < 1 || c->rows > 4096)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "--rows is %lld, expected 1..4096", (long long)c->rows);
 	if (tokens > s->cfg->max_positions || c->steps > s->cfg->max_positions - tokens)
 		return plumb_fail(err, PLUMB_BAD_INPUT,
-		        "%lld tokens and %lld steps, expected at most %lld positions "
-		        "(max_position_embeddings)",
-		        (long long)tokens, (long long)c->steps, (long long)s->cfg->max_positions);
+			"%lld tokens and %lld steps, expected at most %lld positions "
+			"(max_position_embeddings)",
+			(long long)tokens, (long long)c->steps, (long long)s->cfg->max_positions);
 	return PLUMB_OK;
 }
 
 /* --call NAME[@LAYER][:POSITION]: a call whose case is written, right or wrong. */
 static int parse_call(
-        const struct bisect_command *c, const struct session *s, struct bisect_options *o, struct plumb_error *err)
+	const struct bisect_command *c, const struct session *s, struct bisect_options *o, struct plumb_error *err)
 {
 	char name[64];
 	const char *at = strchr(c->call, '@'), *colon = strchr(c->call, ':');
@@ -116,10 +114,10 @@ static int parse_call(
 	snprintf(name, sizeof name, "%.*s", (int)length, c->call);
 	o->wanted_op = plumb_op_find(name);
 	if (o->wanted_op == PLUMB_OP_COUNT)
-		return plumb_fail(err, PLUMB_BAD_INPUT,
-		        "--call names '%.60s', which is no op; 'plumb list ops' shows them", name);
+		return plumb_fail(
+			err, PLUMB_BAD_INPUT, "--call names '%.60s', which is no op; 'plumb list ops' shows them", name);
 	if ((at && sscanf(at, "@%lld", &layer) != 1) || (colon && sscanf(colon, ":%lld", &position) != 1) ||
-	        (colon && at && at > colon))
+		(colon && at && at > colon))
 		return plumb_fail(err, PLUMB_BAD_INPUT, "--call is '%.80s', expected NAME[@LAYER][:POSITION]", c->call);
 	o->wanted = true;
 	o->wanted_layer = (int)layer;
@@ -143,7 +141,7 @@ static void replay_words(const struct bisect_command *c, const struct bisect *b,
 		const char *item = c->set.op.item[i], *equals = strchr(item, '=');
 		bool other = !equals || strcmp(equals + 1, "opt") == 0 || strcmp(equals + 1, "ref") == 0;
 		if (!other && (strncmp(item, "all=", 4) == 0 || strncmp(item, "all@", 4) == 0 ||
-		                      (strncmp(item, name, strlen(name)) == 0 && strchr("@=", item[strlen(name)]))))
+				      (strncmp(item, name, strlen(name)) == 0 && strchr("@=", item[strlen(name)]))))
 			file = equals + 1;
 	}
 	if (file)
@@ -170,8 +168,7 @@ static int capture_biased(struct bisect *b, struct bisect_options *o)
 		return PLUMB_OK;
 	all = malloc((size_t)(tokens + steps) * sizeof *all);
 	if (!all)
-		return plumb_fail(
-		        b->err, PLUMB_BAD_INPUT, "out of memory for %lld tokens", (long long)(tokens + steps));
+		return plumb_fail(b->err, PLUMB_BAD_INPUT, "out of memory for %lld tokens", (long long)(tokens + steps));
 	memcpy(all, prompt, (size_t)tokens * sizeof *all);
 	memcpy(all + tokens, bisect_decoded(b), (size_t)steps * sizeof *all);
 	b->only = bisect_choice_of(b, f->choice.layer, f->op);
@@ -229,8 +226,7 @@ static int narrow_case(struct bisect *b, struct bisect_options *o)
 	return status;
 }
 
-static int run_stages(
-        const struct bisect_command *c, struct bisect *b, struct bisect_options *o, struct plumb_error *err)
+static int run_stages(const struct bisect_command *c, struct bisect *b, struct bisect_options *o, struct plumb_error *err)
 {
 	bool loud = !c->json || strcmp(c->json, "-") != 0, *all = malloc((size_t)b->choices * sizeof *all);
 	double start = progress_now();
@@ -248,7 +244,7 @@ static int run_stages(
 		status = bisect_run(b, NULL, &b->whole);
 		if (status == PLUMB_OK && b->whole.fails)
 			status = plumb_fail(err, PLUMB_BAD_INPUT,
-			        "the truth itself is not within tolerance of the golden file: %s", b->whole.text);
+				"the truth itself is not within tolerance of the golden file: %s", b->whole.text);
 	}
 	if (status == PLUMB_OK)
 		status = bisect_run(b, all, &b->whole);
@@ -301,7 +297,7 @@ static void print_head(const struct bisect_command *c, const struct session *s, 
 
 	if (c->golden)
 		printf("golden      %s (%lld tokens, then %lld decoded)\n", c->golden, (long long)o->tokens,
-		        (long long)o->steps);
+			(long long)o->steps);
 	else
 		printf("tokens      %lld, then %lld decoded\n", (long long)o->tokens, (long long)o->steps);
 	if (c->set.checkpoint)
@@ -310,8 +306,8 @@ static void print_head(const struct bisect_command *c, const struct session *s, 
 		printf("model       synthetic %s (%d layers)\n", c->set.synthetic, s->cfg->layers);
 	printf("suspects    %d choices of layer and op: %s\n", b->choices, s->describes);
 	printf("truth       %s%s; %s\n\n", o->truth.set == &plumb_ref_oracle ? "reference, oracle" : "reference, twin",
-	        o->golden ? ", and the golden file for whole runs" : "",
-	        o->exact ? "every bit must be equal" : "error bounds for calls, a tolerance for whole runs");
+		o->golden ? ", and the golden file for whole runs" : "",
+		o->exact ? "every bit must be equal" : "error bounds for calls, a tolerance for whole runs");
 	fflush(stdout);
 }
 
@@ -386,21 +382,21 @@ static int work(void *self, struct plumb_user_mark *mark)
 		o.mark = c->mark;
 		o.stop = again && !c->only_context ? c->stop : -1;
 		o.origin = (struct plumb_case_origin){.suspect = session.describes,
-		        .truth = o.truth.set == &plumb_ref_oracle ? "reference, oracle" : "reference, twin",
-		        .producer = "plumb " PLUMB_VERSION,
-		        .command = c->command,
-		        .golden = c->golden,
-		        .date = c->date,
-		        .finding = again ? c->died : NULL};
+			.truth = o.truth.set == &plumb_ref_oracle ? "reference, oracle" : "reference, twin",
+			.producer = "plumb " PLUMB_VERSION,
+			.command = c->command,
+			.golden = c->golden,
+			.date = c->date,
+			.finding = again ? c->died : NULL};
 		if (c->truth && strcmp(c->truth, "golden") == 0) {
 			check = (struct check_options){.model = session.model,
-			        .golden = golden,
-			        .tolerances = tolerances,
+				.golden = golden,
+				.tolerances = tolerances,
 
-			        .policy = o.decoder.policy,
-			        .page_seed = o.decoder.page_seed,
-			        .formats = o.decoder,
-			        .last_layer = session.cfg->layers};
+				.policy = o.decoder.policy,
+				.page_seed = o.decoder.page_seed,
+				.formats = o.decoder,
+				.last_layer = session.cfg->layers};
 			status = options_ties(&c->set, PLUMB_TIES_LOWER, &check.ties, &err);
 			check.plan = &session.plan;
 			o.golden = &check;
@@ -451,14 +447,14 @@ static int after_crash(struct bisect_command *c, int status, const struct plumb_
 	if (c->mark->under_way) {
 		const struct plumb_op_info *info = &plumb_ops[c->mark->op];
 		snprintf(place, sizeof place, "%s, layer %d, position %lld", info->name, c->mark->layer,
-		        (long long)c->mark->position);
+			(long long)c->mark->position);
 		snprintf(c->died, sizeof c->died, "%.500s", failure->text);
 		c->stop = c->mark->number;
 		c->stop_in_context = c->mark->in_context;
 		printf("%sFAIL%s  %s: %s\n", output_bad(), output_plain(), place, failure->text);
 		if (c->case_path && contain(work, c, c->set.timeout, &again) == PLUMB_OK && !again.text[0])
-			printf("case    %s, written before the call\nreplay  plumb replay %s --op %s=...\n",
-			        c->case_path, c->case_path, info->name);
+			printf("case    %s, written before the call\nreplay  plumb replay %s --op %s=...\n", c->case_path,
+				c->case_path, info->name);
 	} else {
 		printf("%sFAIL%s  %s\n", output_bad(), output_plain(), failure->text);
 	}
@@ -476,32 +472,31 @@ static void keep_command(struct bisect_command *c, int argc, char **argv)
 static int run(int argc, char **argv)
 {
 	static struct bisect_command c = {.set = {.mode = "twin", .timeout = CONTAIN_TIMEOUT, .once = true},
-	        .steps = DEFAULT_STEPS,
-	        .rows = 64,
-	        .stop = -1};
+		.steps = DEFAULT_STEPS,
+		.rows = 64,
+		.stop = -1};
 	const struct option table[] = {
-	        SET_OPTIONS(&c.set),
-	        SYNTHETIC_OPTIONS(&c.set),
-	        {"--truth", "twin|oracle|golden", OPTION_TEXT, &c.truth,
-	                "what suspects are held against (default twin); golden: the file decides whether a whole run "
-	                "fails"},
-	        {"--exact", NULL, OPTION_FLAG, &c.exact,
-	                "demand every bit of kernels from shared objects too (the opt set always must)"},
-	        {"--case", "FILE.h5", OPTION_TEXT, &c.case_path, "write the case of the first wrong call"},
-	        {"--call", "NAME[@LAYER][:POSITION]", OPTION_TEXT, &c.call,
-	                "only write the case of this call of a suspect, right or wrong"},
-	        {"--tokens", "1,2,3", OPTION_TEXT, &c.tokens, "the prompt, in place of the golden file's"},
-	        {"--steps", "N", OPTION_COUNT, &c.steps, "tokens decoded behind the prompt (default 8)"},
-	        {"--from", "N", OPTION_COUNT, &c.from, "tokens before position N are run once, by the truth"},
-	        {"--rows", "N", OPTION_COUNT, &c.rows, "rows of a pass over the prompt (default 64)"},
-	        {"--tolerances", "FILE", OPTION_TEXT, &c.tolerances, "other tolerances than the built-in ones"},
-	        {"--date", "TEXT", OPTION_TEXT, &c.date,
-	                "written into the case; without, cases are the same bytes every day"},
-	        {"--json", "FILE", OPTION_TEXT, &c.json, "write the findings to a file ('-': standard output)"},
-	        {"--no-search", NULL, OPTION_FLAG, &c.no_search, "leave out the search for minimal sets"},
-	        {"--quiet", NULL, OPTION_FLAG, &c.quiet, "no progress line"},
-	        {"--no-color", NULL, OPTION_FLAG, &c.no_colour,
-	                "no colours on a terminal either (NO_COLOR does the same)"},
+		SET_OPTIONS(&c.set),
+		SYNTHETIC_OPTIONS(&c.set),
+		{"--truth", "twin|oracle|golden", OPTION_TEXT, &c.truth,
+			"what suspects are held against (default twin); golden: the file decides whether a whole run "
+			"fails"},
+		{"--exact", NULL, OPTION_FLAG, &c.exact,
+			"demand every bit of kernels from shared objects too (the opt set always must)"},
+		{"--case", "FILE.h5", OPTION_TEXT, &c.case_path, "write the case of the first wrong call"},
+		{"--call", "NAME[@LAYER][:POSITION]", OPTION_TEXT, &c.call,
+			"only write the case of this call of a suspect, right or wrong"},
+		{"--tokens", "1,2,3", OPTION_TEXT, &c.tokens, "the prompt, in place of the golden file's"},
+		{"--steps", "N", OPTION_COUNT, &c.steps, "tokens decoded behind the prompt (default 8)"},
+		{"--from", "N", OPTION_COUNT, &c.from, "tokens before position N are run once, by the truth"},
+		{"--rows", "N", OPTION_COUNT, &c.rows, "rows of a pass over the prompt (default 64)"},
+		{"--tolerances", "FILE", OPTION_TEXT, &c.tolerances, "other tolerances than the built-in ones"},
+		{"--date", "TEXT", OPTION_TEXT, &c.date,
+			"written into the case; without, cases are the same bytes every day"},
+		{"--json", "FILE", OPTION_TEXT, &c.json, "write the findings to a file ('-': standard output)"},
+		{"--no-search", NULL, OPTION_FLAG, &c.no_search, "leave out the search for minimal sets"},
+		{"--quiet", NULL, OPTION_FLAG, &c.quiet, "no progress line"},
+		{"--no-color", NULL, OPTION_FLAG, &c.no_colour, "no colours on a terminal either (NO_COLOR does the same)"},
 	};
 	const char *operand[1];
 	int operands = 0, status;
@@ -509,14 +504,14 @@ static int run(int argc, char **argv)
 	bool done = false;
 
 	status = options_parse(
-	        &command_bisect, table, sizeof table / sizeof table[0], argc, argv, operand, 1, &operands, &done, &err);
+		&command_bisect, table, sizeof table / sizeof table[0], argc, argv, operand, 1, &operands, &done, &err);
 	if (status == PLUMB_OK && done)
 		return PLUMB_OK;
 	output_colour(!c.no_colour && (!c.json || strcmp(c.json, "-") != 0));
 	c.golden = operands ? operand[0] : NULL;
 	if (status == PLUMB_OK && !c.golden && !c.tokens)
-		status = plumb_fail(&err, PLUMB_BAD_INPUT,
-		        "a golden file, or --tokens, is needed; usage: plumb bisect %s", command_bisect.usage);
+		status = plumb_fail(&err, PLUMB_BAD_INPUT, "a golden file, or --tokens, is needed; usage: plumb bisect %s",
+			command_bisect.usage);
 	if (status == PLUMB_OK)
 		status = output_refuse("--json", c.json, c.golden ? c.golden : "", c.set.checkpoint, &err);
 	if (status == PLUMB_OK)
@@ -537,22 +532,23 @@ static int run(int argc, char **argv)
 }
 
 const struct command command_bisect = {
-        .name = "bisect",
-        .usage = "GOLDEN.h5|--tokens 1,2,3 --checkpoint DIR|--synthetic PRESET --set opt|--op NAME=opt|FILE.so... [--case FILE.h5] "
-                 "[options]",
-        .brief = "find the layer, op and element that is wrong, and the smallest set that fails",
-        .about = "Suspects are what --set opt and --op put in the place of the reference. Each of their calls is "
-                 "judged on the reference's\n"
-                 "inputs (local view); then the run as a whole; then, by switching suspects on and off, the smallest "
-                 "set of (layer, op)\n"
-                 "choices that makes it fail; and what is wrong inside the op. --case keeps the first wrong call for "
-                 "plumb replay.\n"
-                 "The opt set must give the bits of the reference's twin. Kernels from shared objects are held to the "
-                 "error bounds of\n"
-                 "their op, and whole runs to the tolerance of the logits, unless --exact says otherwise.",
-        .examples = "  plumb bisect golden/tiny/tiny.h5 --checkpoint golden/tiny/checkpoint --set opt --case wrong.h5\n"
-                    "  plumb bisect golden/tiny/tiny.h5 --checkpoint DIR --op gdn_out_proj=./mine.so --case wrong.h5\n"
-                    "  plumb bisect golden/tiny/tiny.h5 --checkpoint DIR --op all=./mine.so --exact --json found.json\n"
-                    "  plumb bisect --synthetic full --profile served --tokens 1,2,3 --set opt --device cuda",
-        .run = run,
+	.name = "bisect",
+	.usage = "GOLDEN.h5|--tokens 1,2,3 --checkpoint DIR|--synthetic PRESET --set opt|--op NAME=opt|FILE.so... [--case "
+		 "FILE.h5] "
+		 "[options]",
+	.brief = "find the layer, op and element that is wrong, and the smallest set that fails",
+	.about = "Suspects are what --set opt and --op put in the place of the reference. Each of their calls is "
+		 "judged on the reference's\n"
+		 "inputs (local view); then the run as a whole; then, by switching suspects on and off, the smallest "
+		 "set of (layer, op)\n"
+		 "choices that makes it fail; and what is wrong inside the op. --case keeps the first wrong call for "
+		 "plumb replay.\n"
+		 "The opt set must give the bits of the reference's twin. Kernels from shared objects are held to the "
+		 "error bounds of\n"
+		 "their op, and whole runs to the tolerance of the logits, unless --exact says otherwise.",
+	.examples = "  plumb bisect golden/tiny/tiny.h5 --checkpoint golden/tiny/checkpoint --set opt --case wrong.h5\n"
+		    "  plumb bisect golden/tiny/tiny.h5 --checkpoint DIR --op gdn_out_proj=./mine.so --case wrong.h5\n"
+		    "  plumb bisect golden/tiny/tiny.h5 --checkpoint DIR --op all=./mine.so --exact --json found.json\n"
+		    "  plumb bisect --synthetic full --profile served --tokens 1,2,3 --set opt --device cuda",
+	.run = run,
 };

@@ -52,15 +52,27 @@ static int compare_and_report(const struct check_command *c, const char *path, s
 	const char *producer = plumb_golden_attribute(golden, "producer");
 	char producer_line[160];
 	struct check_options o = {
-		.model = session->model, .plan = &session->plan, .runner = session_runner(session), .golden = golden, .tolerances = tolerances,
-		.page_seed = (uint64_t)c->set.page_seed, .progress = !c->quiet, .bounds = c->bounds,
+		.model = session->model,
+		.plan = &session->plan,
+		.runner = session_runner(session),
+		.golden = golden,
+		.tolerances = tolerances,
+		.page_seed = (uint64_t)c->set.page_seed,
+		.progress = !c->quiet,
+		.bounds = c->bounds,
 	};
 	struct check_report report = {
-		.golden = path, .checkpoint = c->set.checkpoint, .set = session->describes,
-		.tokens = plumb_golden_tokens(golden), .view = view, .verbose = c->verbose, .quiet = c->quiet,
+		.golden = path,
+		.checkpoint = c->set.checkpoint,
+		.set = session->describes,
+		.tokens = plumb_golden_tokens(golden),
+		.view = view,
+		.verbose = c->verbose,
+		.quiet = c->quiet,
 		.digest = c->digest,
 		.layers = session->model->cfg.layers,
-		.scanned = session->scanned, .requantised = session->requantised,
+		.scanned = session->scanned,
+		.requantised = session->requantised,
 	};
 	struct plumb_error text;
 	int status = views_of(c->view, wanted, err);
@@ -79,7 +91,8 @@ static int compare_and_report(const struct check_command *c, const char *path, s
 		status = options_ties(&c->set, plumb_golden_ties(golden), &o.ties, err);
 	if (status == PLUMB_OK)
 		status = session_formats(session, &c->set, &o.formats, err);
-	report.other_formats = o.formats.state != PLUMB_F32 ||
+	report.other_formats =
+		o.formats.state != PLUMB_F32 ||
 		(o.formats.own_caches && o.formats.caches != (o.policy == PLUMB_POLICY_BF16 ? PLUMB_BF16 : PLUMB_F32));
 	if (status == PLUMB_OK)
 		status = options_layers(c->set.layers, session->model->cfg.layers, &o.first_layer, &o.last_layer, err);
@@ -155,14 +168,20 @@ static int run(int argc, char **argv)
 	struct check_command c = {.set.timeout = CONTAIN_TIMEOUT};
 	const struct option table[] = {
 		SET_OPTIONS(&c.set),
-		{"--view", "local|propagated|both", OPTION_TEXT, &c.view, "recorded inputs for each op, or from the tokens on (default both)"},
-		{"--layers", "A-B", OPTION_TEXT, &c.set.layers, "compare these layers only; 'out': what lies outside the layers"},
-		{"--tolerances", "FILE", OPTION_TEXT, &c.tolerances, "other tolerances than the built-in ones ('plumb list tolerances')"},
+		{"--view", "local|propagated|both", OPTION_TEXT, &c.view,
+			"recorded inputs for each op, or from the tokens on (default both)"},
+		{"--layers", "A-B", OPTION_TEXT, &c.set.layers,
+			"compare these layers only; 'out': what lies outside the layers"},
+		{"--tolerances", "FILE", OPTION_TEXT, &c.tolerances,
+			"other tolerances than the built-in ones ('plumb list tolerances')"},
 		{"--json", "FILE", OPTION_TEXT, &c.json, "write everything that was measured; '-' is standard output"},
 		{"--junit", "FILE", OPTION_TEXT, &c.junit, "write a JUnit report, one test case a tensor"},
-		{"--digest", NULL, OPTION_FLAG, &c.digest, "print one digest of everything the set wrote; equal digests are equal bits"},
-		{"--bounds", NULL, OPTION_FLAG, &c.bounds, "judge every op of the run by its derived error bound as well: ratio, rms, bias"},
-		{"--once", NULL, OPTION_FLAG, &c.set.once, "run kernels of shared objects once, without guard zones; else each call runs twice"},
+		{"--digest", NULL, OPTION_FLAG, &c.digest,
+			"print one digest of everything the set wrote; equal digests are equal bits"},
+		{"--bounds", NULL, OPTION_FLAG, &c.bounds,
+			"judge every op of the run by its derived error bound as well: ratio, rms, bias"},
+		{"--once", NULL, OPTION_FLAG, &c.set.once,
+			"run kernels of shared objects once, without guard zones; else each call runs twice"},
 		{"--verbose", NULL, OPTION_FLAG, &c.verbose, "one line a tensor instead of one a layer and stage"},
 		{"--quiet", NULL, OPTION_FLAG, &c.quiet, "the verdict only"},
 		{"--no-color", NULL, OPTION_FLAG, &c.no_colour, "no colours on a terminal either (NO_COLOR does the same)"},
@@ -172,12 +191,14 @@ static int run(int argc, char **argv)
 	bool done;
 	struct plumb_error err = {""};
 
-	status = options_parse(&command_check, table, sizeof table / sizeof table[0], argc, argv, operand, 1, &operands, &done, &err);
+	status = options_parse(
+		&command_check, table, sizeof table / sizeof table[0], argc, argv, operand, 1, &operands, &done, &err);
 	if (status == PLUMB_OK && done)
 		return PLUMB_OK;
 	output_colour(!c.no_colour);
 	if (status == PLUMB_OK && operands != 1)
-		status = plumb_fail(&err, PLUMB_BAD_INPUT, "a golden file is needed; usage: plumb check %s", command_check.usage);
+		status = plumb_fail(
+			&err, PLUMB_BAD_INPUT, "a golden file is needed; usage: plumb check %s", command_check.usage);
 	if (status == PLUMB_OK)
 		status = report_paths(&c, operand[0], &err);
 	if (status != PLUMB_OK) {
@@ -197,16 +218,18 @@ const struct command command_check = {
 	.usage = "GOLDEN.h5 --checkpoint DIR [options]",
 	.brief = "compare a decoder, layer by layer, with golden tensors",
 	.about = "Runs the decoder over the golden file's tokens and compares every recorded tensor.\n"
-		 "In the local view each op is fed the recorded inputs, so an error shows where it is made; in the propagated\n"
+		 "In the local view each op is fed the recorded inputs, so an error shows where it is made; in the "
+		 "propagated\n"
 		 "view everything follows from the tokens, with cached decode and the greedy continuation at the end.",
-	.examples = "  plumb check golden/tiny/tiny.h5 --checkpoint golden/tiny/checkpoint\n"
-		    "  plumb check tiny.h5 --checkpoint DIR --policy bf16 --view local --verbose\n"
-		    "  plumb check tiny.h5 --checkpoint DIR --set opt --digest\n"
-		    "  plumb check tiny.h5 --checkpoint DIR --set opt --bounds\n"
-		    "  plumb check tiny.h5 --checkpoint DIR --set opt --kv-format fp8 --state-format f16 --bounds --digest\n"
-		    "  plumb check tiny.h5 --checkpoint DIR --op gdn_recurrence@0-2=opt --guard\n"
-		    "  plumb check tiny.h5 --checkpoint DIR --op attn_gate=./mine.so\n"
-		    "  plumb check tiny.h5 --checkpoint DIR --profile served --set opt --digest\n"
-		    "  plumb check tiny.h5 --checkpoint DIR --layers 3 --json report.json --junit report.xml",
+	.examples =
+		"  plumb check golden/tiny/tiny.h5 --checkpoint golden/tiny/checkpoint\n"
+		"  plumb check tiny.h5 --checkpoint DIR --policy bf16 --view local --verbose\n"
+		"  plumb check tiny.h5 --checkpoint DIR --set opt --digest\n"
+		"  plumb check tiny.h5 --checkpoint DIR --set opt --bounds\n"
+		"  plumb check tiny.h5 --checkpoint DIR --set opt --kv-format fp8 --state-format f16 --bounds --digest\n"
+		"  plumb check tiny.h5 --checkpoint DIR --op gdn_recurrence@0-2=opt --guard\n"
+		"  plumb check tiny.h5 --checkpoint DIR --op attn_gate=./mine.so\n"
+		"  plumb check tiny.h5 --checkpoint DIR --profile served --set opt --digest\n"
+		"  plumb check tiny.h5 --checkpoint DIR --layers 3 --json report.json --junit report.xml",
 	.run = run,
 };

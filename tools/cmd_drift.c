@@ -19,7 +19,8 @@ struct drift_command {
 	int64_t steps, seed, gpu, threads;
 };
 
-static int bind(const struct drift_command *c, struct plumb_device **device, struct plumb_binding *out, struct plumb_error *err)
+static int bind(
+	const struct drift_command *c, struct plumb_device **device, struct plumb_binding *out, struct plumb_error *err)
 {
 	bool opt = c->set && strcmp(c->set, "opt") == 0;
 	bool cuda = c->device && strcmp(c->device, "cuda") == 0;
@@ -138,7 +139,7 @@ static int write_json(const struct drift *d, const bool without[DRIFT_FORMATS], 
 	char *json = cJSON_Print(root);
 	cJSON_Delete(root);
 	int status = json ? output_file(path, json, strlen(json), err)
-			  : plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for the JSON report");
+	                  : plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for the JSON report");
 	free(json);
 	return status;
 }
@@ -206,9 +207,13 @@ const struct command command_drift = {
 	.name = "drift",
 	.usage = "[--steps N] [options]",
 	.brief = "how far the GDN state drifts from binary64, by its format",
-	.about = "Runs the GDN recurrence for up to 65536 tokens, one head a decay class, with the state stored as f32, f16 and bf16,\n"
-		 "and beside it in binary64. An error is forgotten as fast as the state, so it ends at about u / (1 - decay): the\n"
-		 "longer the memory, the farther a narrow state goes. Exit status 1 when a state is farther than can be derived.",
-	.examples = "  plumb drift\n  plumb drift --steps 1024 --format f16\n  plumb drift --set opt --device cuda --json drift.json",
+	.about = "Runs the GDN recurrence for up to 65536 tokens, one head a decay class, with the state stored as f32, "
+		 "f16 and bf16,\n"
+		 "and beside it in binary64. An error is forgotten as fast as the state, so it ends at about u / (1 - "
+		 "decay): the\n"
+		 "longer the memory, the farther a narrow state goes. Exit status 1 when a state is farther than can be "
+		 "derived.",
+	.examples = "  plumb drift\n  plumb drift --steps 1024 --format f16\n  plumb drift --set opt --device cuda --json "
+		    "drift.json",
 	.run = run,
 };

@@ -31,10 +31,10 @@ static int run(int argc, char **argv)
 }
 
 const struct command command_golden = {
-        .name = "golden",
-        .usage = "make|verify|diff ...",
-        .brief = "make golden files, see what moved since one was made, compare two",
-        .about = "Golden files hold the tensors of a run, with what made them and checksums (docs/golden-format.md).",
-        .examples = "",
-        .run = run,
+	.name = "golden",
+	.usage = "make|verify|diff ...",
+	.brief = "make golden files, see what moved since one was made, compare two",
+	.about = "Golden files hold the tensors of a run, with what made them and checksums (docs/golden-format.md).",
+	.examples = "",
+	.run = run,
 };

@@ -27,7 +27,7 @@ static int positive(const char *option, const char *text, double most, double *o
 
 /* One rule: what the options ask for. */
 static int rule_of(const struct diff_command *c, struct diff_options *o, struct plumb_tolerances **tolerances,
-        char demand[128], struct plumb_error *err)
+	char demand[128], struct plumb_error *err)
 {
 	double ulp = 0.0;
 	int status = PLUMB_OK;
@@ -62,15 +62,15 @@ static int compare(const struct diff_command *c, const char *const path[2], stru
 	struct diff_options o = {.group = c->group, .progress = !c->quiet};
 	char demand[128];
 	struct golden_report report = {
-	        .command = "golden diff",
-	        .name_a = "A",
-	        .name_b = "B",
-	        .path_a = path[0],
-	        .path_b = path[1],
-	        .demand = demand,
-	        .diff = &diff,
-	        .verbose = c->verbose,
-	        .quiet = c->quiet,
+		.command = "golden diff",
+		.name_a = "A",
+		.name_b = "B",
+		.path_a = path[0],
+		.path_b = path[1],
+		.demand = demand,
+		.diff = &diff,
+		.verbose = c->verbose,
+		.quiet = c->quiet,
 	};
 	double start = progress_now();
 	int status = rule_of(c, &o, &tolerances, demand, err);
@@ -104,18 +104,16 @@ static int run(int argc, char **argv)
 {
 	struct diff_command c = {0};
 	const struct option table[] = {
-	        {"--group", "NAME", OPTION_TEXT, &c.group, "tensors of this group only: fp32 or bf16"},
-	        {"--ulp", "N", OPTION_TEXT, &c.ulp,
-	                "floats may be N steps of binary32 apart, choices equal as sets (default: no bit may differ)"},
-	        {"--rel-l2", "X", OPTION_TEXT, &c.rel_l2,
-	                "floats may differ by this relative L2, choices equal as sets"},
-	        {"--tolerances", "FILE", OPTION_TEXT, &c.tolerances,
-	                "the propagated rules of a tolerance file; 'builtin': those of plumb check"},
-	        {"--json", "FILE", OPTION_TEXT, &c.json, "write everything that was measured; '-' is standard output"},
-	        {"--verbose", NULL, OPTION_FLAG, &c.verbose, "show tensors that are equal as well"},
-	        {"--quiet", NULL, OPTION_FLAG, &c.quiet, "the verdict only"},
-	        {"--no-color", NULL, OPTION_FLAG, &c.no_colour,
-	                "no colours on a terminal either (NO_COLOR does the same)"},
+		{"--group", "NAME", OPTION_TEXT, &c.group, "tensors of this group only: fp32 or bf16"},
+		{"--ulp", "N", OPTION_TEXT, &c.ulp,
+			"floats may be N steps of binary32 apart, choices equal as sets (default: no bit may differ)"},
+		{"--rel-l2", "X", OPTION_TEXT, &c.rel_l2, "floats may differ by this relative L2, choices equal as sets"},
+		{"--tolerances", "FILE", OPTION_TEXT, &c.tolerances,
+			"the propagated rules of a tolerance file; 'builtin': those of plumb check"},
+		{"--json", "FILE", OPTION_TEXT, &c.json, "write everything that was measured; '-' is standard output"},
+		{"--verbose", NULL, OPTION_FLAG, &c.verbose, "show tensors that are equal as well"},
+		{"--quiet", NULL, OPTION_FLAG, &c.quiet, "the verdict only"},
+		{"--no-color", NULL, OPTION_FLAG, &c.no_colour, "no colours on a terminal either (NO_COLOR does the same)"},
 	};
 	const char *operand[2] = {NULL, NULL};
 	struct plumb_error err = {""};
@@ -123,13 +121,13 @@ static int run(int argc, char **argv)
 	bool done;
 
 	status = options_parse(&command_golden_diff, table, sizeof table / sizeof table[0], argc, argv, operand, 2,
-	        &operands, &done, &err);
+		&operands, &done, &err);
 	if (status == PLUMB_OK && done)
 		return PLUMB_OK;
 	output_colour(!c.no_colour);
 	if (status == PLUMB_OK && operands != 2)
 		status = plumb_fail(&err, PLUMB_BAD_INPUT, "two files are needed; usage: plumb golden diff %s",
-		        command_golden_diff.usage);
+			command_golden_diff.usage);
 	if (status == PLUMB_OK)
 		status = compare(&c, operand, &err);
 	if (status != PLUMB_OK && err.text[0])
@@ -138,15 +136,15 @@ static int run(int argc, char **argv)
 }
 
 const struct command command_golden_diff = {
-        .name = "golden diff",
-        .usage = "A.h5 B.h5 [options]",
-        .brief = "compare two traces, tensor by tensor",
-        .about = "Compares every tensor of two traces in the order of a forward pass, so that the first divergence is "
-                 "at the top.\n"
-                 "Figures are of A against B. Tensors that are equal in every bit are not shown. Files of any size: "
-                 "rows are streamed.",
-        .examples = "  plumb golden diff before.h5 after.h5\n"
-                    "  plumb golden diff a.h5 b.h5 --group fp32 --ulp 4\n"
-                    "  plumb golden diff mine.h5 golden/tiny/tiny.h5 --tolerances builtin --json report.json",
-        .run = run,
+	.name = "golden diff",
+	.usage = "A.h5 B.h5 [options]",
+	.brief = "compare two traces, tensor by tensor",
+	.about = "Compares every tensor of two traces in the order of a forward pass, so that the first divergence is "
+		 "at the top.\n"
+		 "Figures are of A against B. Tensors that are equal in every bit are not shown. Files of any size: "
+		 "rows are streamed.",
+	.examples = "  plumb golden diff before.h5 after.h5\n"
+		    "  plumb golden diff a.h5 b.h5 --group fp32 --ulp 4\n"
+		    "  plumb golden diff mine.h5 golden/tiny/tiny.h5 --tolerances builtin --json report.json",
+	.run = run,
 };

@@ -29,7 +29,8 @@ static int list_ops(void)
 static int list_op(enum plumb_op op)
 {
 	const struct plumb_op_info *info = &plumb_ops[op];
-	printf("%s (%s): %s\n\n%-16s %-9s %-7s %s\n", info->name, info->stage, info->brief, "operand", "role", "kind", "shape");
+	printf("%s (%s): %s\n\n%-16s %-9s %-7s %s\n", info->name, info->stage, info->brief, "operand", "role", "kind",
+		"shape");
 	for (int i = 0; i < info->operands; i++) {
 		const struct plumb_operand *o = &info->operand[i];
 		printf("%-16s %-9s %-7s (%s)%s%s\n", o->name, roles[o->role], kinds[o->kind], o->shape,
@@ -48,9 +49,13 @@ static int list_orders(void)
 		const char *what;
 		int64_t rows, cols;
 	} example[] = {
-		{"GDN q, k, v, z, b, a", 16480, 2560}, {"attention q, gate, k, v", 13312, 2560},
-		{"GDN or attention output", 2560, 6144}, {"hyper-connection down and inject", 324, 10240},
-		{"hyper-connection up", 10240, 320}, {"router and shared gate", 513, 2560}, {"lm_head", 248320, 2560},
+		{"GDN q, k, v, z, b, a", 16480, 2560},
+		{"attention q, gate, k, v", 13312, 2560},
+		{"GDN or attention output", 2560, 6144},
+		{"hyper-connection down and inject", 324, 10240},
+		{"hyper-connection up", 10240, 320},
+		{"router and shared gate", 513, 2560},
+		{"lm_head", 248320, 2560},
 	};
 	printf("strided(W)   element k joins accumulator k mod W by fmaf, ascending; then a neighbour-first pairwise tree\n"
 	       "split(S, W)  S contiguous pieces, each strided(W), summed left to right\n"
@@ -90,8 +95,8 @@ static int list_tolerances(struct plumb_error *err)
 	char text[256];
 
 	for (int i = 0; i < n; i++)
-		printf("%-11s %-5s %-24s %s\n            %s\n", plumb_view_name(rule[i].view), plumb_policy_name(rule[i].policy),
-			rule[i].suffix[0] ? rule[i].suffix : "every tensor",
+		printf("%-11s %-5s %-24s %s\n            %s\n", plumb_view_name(rule[i].view),
+			plumb_policy_name(rule[i].policy), rule[i].suffix[0] ? rule[i].suffix : "every tensor",
 			plumb_tolerance_show(&rule[i].tolerance, text, sizeof text), rule[i].reason);
 	plumb_tolerances_free(t);
 	return status;
@@ -116,7 +121,8 @@ static int list_profiles(struct plumb_error *err)
 			printf("%-22s %10.2f %11.2f  %s\n", name, (double)bytes.all.token / 1e9,
 				(double)bytes.all.resident / 1e9, profile.description);
 	}
-	printf("\nBytes of weights at the sizes of the release (1 GB = 10^9). 'plumb list PROFILE' shows the groups of one, which\n"
+	printf("\nBytes of weights at the sizes of the release (1 GB = 10^9). 'plumb list PROFILE' shows the groups of "
+	       "one, which\n"
 	       "may be a file of your own; golden/profiles/ holds these as examples.\n");
 	return status;
 }
@@ -140,16 +146,16 @@ static int list_profile(const char *name, struct plumb_error *err)
 	for (int g = 0; g <= PLUMB_GROUP_COUNT; g++) {
 		bool vectors = g == PLUMB_GROUP_COUNT;
 		printf("%-12s %-10s %9lld %12.3f %12.3f\n", vectors ? "vectors" : plumb_group_name((enum plumb_group)g),
-			vectors             ? "bf16"
+			vectors           ? "bf16"
 			: profile.keep[g] ? "as stored"
-					    : plumb_format_name(profile.format[g]),
+					  : plumb_format_name(profile.format[g]),
 			(long long)bytes.group[g].matrices, (double)bytes.group[g].token / 1e6,
 			(double)bytes.group[g].resident / 1e6);
 	}
 	printf("%-12s %-10s %9lld %12.3f %12.3f\n\nkeys and values %s, GDN state %s\n"
 	       "At the sizes of the release (1 MB = 10^6); what is kept as stored is counted as bf16.\n",
 		"all", "", (long long)bytes.all.matrices, (double)bytes.all.token / 1e6, (double)bytes.all.resident / 1e6,
-		profile.keep_caches             ? "as the policy says"
+		profile.keep_caches               ? "as the policy says"
 		: profile.caches == PLUMB_FP8_ROW ? "fp8"
 						  : plumb_format_name(profile.caches),
 		profile.keep_state ? "as the policy says" : plumb_format_name(profile.state));
@@ -205,8 +211,8 @@ static int run(int argc, char **argv)
 		else if (op != PLUMB_OP_COUNT)
 			status = list_op(op);
 		else
-			status = plumb_fail(&err, PLUMB_BAD_INPUT, "'%s' is no list, op or profile; usage: plumb list %s", what[0],
-				command_list.usage);
+			status = plumb_fail(&err, PLUMB_BAD_INPUT, "'%s' is no list, op or profile; usage: plumb list %s",
+				what[0], command_list.usage);
 	}
 	if (status != PLUMB_OK)
 		fprintf(stderr, "plumb list: %s\n", err.text);
@@ -217,8 +223,10 @@ const struct command command_list = {
 	.name = "list",
 	.usage = "ops|orders|tolerances|devices|profiles|presets|OP|PROFILE",
 	.brief = "show ops, operands, reduction orders, tolerances, devices, profiles, presets",
-	.about = "Prints what is compiled in: the table of ops, the operands of one op with roles and shapes, the reduction\n"
-		 "orders, the tolerances with the reason for each, the devices this machine has, the profiles of number formats with the\n"
+	.about = "Prints what is compiled in: the table of ops, the operands of one op with roles and shapes, the "
+		 "reduction\n"
+		 "orders, the tolerances with the reason for each, the devices this machine has, the profiles of number "
+		 "formats with the\n"
 		 "bytes of weights that a token reads in each, and the synthetic models.",
 	.examples = "  plumb list ops\n  plumb list gdn_recurrence\n  plumb list tolerances\n"
 		    "  plumb list profiles\n  plumb list served",

@@ -33,7 +33,7 @@ static void take_letters(struct text *t, const char *shape)
 	for (const char *p = shape; *p;) {
 		size_t n = strcspn(p, "*/+- ");
 		bool is_letter =
-		        n > 0 && n < 4 && (*p < '0' || *p > '9') && strncmp(p, "n", n) != 0 && strncmp(p, "T", n) != 0;
+			n > 0 && n < 4 && (*p < '0' || *p > '9') && strncmp(p, "n", n) != 0 && strncmp(p, "T", n) != 0;
 		for (int i = 0; i < t->letter_count && is_letter; i++)
 			is_letter = strlen(t->letters[i]) != n || strncmp(t->letters[i], p, n) != 0;
 		if (is_letter && t->letter_count < 40)
@@ -59,9 +59,8 @@ static const char *variable(struct text *t, enum plumb_op op, const char *name)
 static int write_operand(void *self, enum plumb_op op, const struct plumb_operand *o)
 {
 	static const char *const type[] = {
-	        [PLUMB_KIND_F32] = "float", [PLUMB_KIND_I32] = "int32_t", [PLUMB_KIND_I64] = "int64_t"};
-	static const char *const getter[] = {
-	        [PLUMB_KIND_F32] = "f32", [PLUMB_KIND_I32] = "i32", [PLUMB_KIND_I64] = "i64"};
+		[PLUMB_KIND_F32] = "float", [PLUMB_KIND_I32] = "int32_t", [PLUMB_KIND_I64] = "int64_t"};
+	static const char *const getter[] = {[PLUMB_KIND_F32] = "f32", [PLUMB_KIND_I32] = "i32", [PLUMB_KIND_I64] = "i64"};
 	static const char *const role[] = {"in", "out: every element", "state: read and written", "weight", "constant"};
 	struct text *t = self;
 	char name[128];
@@ -74,31 +73,33 @@ static int write_operand(void *self, enum plumb_op op, const struct plumb_operan
 	case PLUMB_KIND_I32:
 	case PLUMB_KIND_I64:
 		fprintf(t->f, "\t%s%s *%s = plumb_%s(call, \"%s\");",
-		        o->role == PLUMB_OUT || o->role == PLUMB_STATE ? "" : "const ", type[o->kind], v,
-		        getter[o->kind], name);
+			o->role == PLUMB_OUT || o->role == PLUMB_STATE ? "" : "const ", type[o->kind], v, getter[o->kind],
+			name);
 		break;
 	case PLUMB_KIND_WEIGHT:
 		fprintf(t->f, "\tconst struct plumb_kernel_matrix *%s = plumb_weight_of(call, \"%s\");", v, name);
 		break;
 	case PLUMB_KIND_BANK:
 		fprintf(t->f,
-		        "\tconst struct plumb_kernel_operand *%s = plumb_operand(call, \"%s\"); /* matrix i: "
-		        "%s->matrix[i] */",
-		        v, name, v);
+			"\tconst struct plumb_kernel_operand *%s = plumb_operand(call, \"%s\"); /* matrix i: "
+			"%s->matrix[i] */",
+			v, name, v);
 		break;
 	case PLUMB_KIND_CACHE:
 		fprintf(t->f, "\tconst struct plumb_kernel_operand *%s = plumb_operand(call, \"%s\"); /* pages%s */", v,
-		        name, o->role == PLUMB_STATE ? "; rows first_row .. end_row - 1 are to be written" : "");
+			name, o->role == PLUMB_STATE ? "; rows first_row .. end_row - 1 are to be written" : "");
 		break;
 	case PLUMB_KIND_STORED:
-		fprintf(t->f, "\tconst struct plumb_kernel_operand *%s = plumb_operand(call, \"%s\"); /* its format: f32, f16 or bf16 */", v,
-		        name);
+		fprintf(t->f,
+			"\tconst struct plumb_kernel_operand *%s = plumb_operand(call, \"%s\"); /* its format: f32, f16 or "
+			"bf16 */",
+			v, name);
 		break;
 	case PLUMB_KIND_NGRAM:
 		fprintf(t->f,
-		        "\tconst struct plumb_kernel_ngram *%s = (const struct plumb_kernel_ngram "
-		        "*)plumb_operand(call, \"%s\")->data;",
-		        v, name);
+			"\tconst struct plumb_kernel_ngram *%s = (const struct plumb_kernel_ngram "
+			"*)plumb_operand(call, \"%s\")->data;",
+			v, name);
 		break;
 	}
 	fprintf(t->f, " /* %s (%s)%s */\n", role[o->role], o->shape, o->optional ? "; may be NULL" : "");
@@ -129,9 +130,9 @@ static int write_source(const struct new_kernel *c, struct text *t, struct plumb
 	fprintf(t->f, "#include <math.h>\n#include <plumb/kernel.h>\n\n");
 	if (c->cuda)
 		fprintf(t->f,
-		        "static __global__ void %s_kernel(void)\n{\n\t/* yours; plumb_rne and plumb_value work here "
-		        "too */\n}\n\n",
-		        c->symbol);
+			"static __global__ void %s_kernel(void)\n{\n\t/* yours; plumb_rne and plumb_value work here "
+			"too */\n}\n\n",
+			c->symbol);
 	fprintf(t->f, "static int %s(const struct plumb_kernel_call *call)\n{\n", c->symbol);
 	status = plumb_user_operands(c->ops, write_operand, t, err);
 	fprintf(t->f, "\tconst int64_t T = call->T;\n");
@@ -147,11 +148,11 @@ static int write_source(const struct new_kernel *c, struct text *t, struct plumb
 		fprintf(t->f, "\t%s_kernel<<<1, 1, 0, (cudaStream_t)call->stream>>>();\n", c->symbol);
 	fprintf(t->f, "\treturn plumb_say(call, \"%s is not written yet\");\n}\n\n", c->symbol);
 	if (c->cuda)
-		fprintf(t->f, "static const struct plumb_kernel kernels[] = {{\"%s\", %s, PLUMB_KERNEL_CUDA}};\n",
-		        c->ops, c->symbol);
+		fprintf(t->f, "static const struct plumb_kernel kernels[] = {{\"%s\", %s, PLUMB_KERNEL_CUDA}};\n", c->ops,
+			c->symbol);
 	else
 		fprintf(t->f, "static const struct plumb_kernel kernels[] = {{.ops = \"%s\", .run = %s}};\n", c->ops,
-		        c->symbol);
+			c->symbol);
 	fprintf(t->f, "PLUMB_KERNELS(\"my %s\", \"0.1\", kernels)\n", c->symbol);
 	return status;
 }
@@ -160,26 +161,25 @@ static int write_cmake(const struct new_kernel *c, struct text *t, struct plumb_
 {
 	(void)err;
 	fprintf(t->f,
-	        "# cmake -S . -B build && cmake --build build; without an installed Plumb: -DPLUMB_INCLUDE=DIR, of "
-	        "DIR/plumb/kernel.h\n"
-	        "cmake_minimum_required(VERSION 3.22)\nproject(%s LANGUAGES %s)\n",
-	        c->symbol, c->cuda ? "CXX CUDA" : "C");
+		"# cmake -S . -B build && cmake --build build; without an installed Plumb: -DPLUMB_INCLUDE=DIR, of "
+		"DIR/plumb/kernel.h\n"
+		"cmake_minimum_required(VERSION 3.22)\nproject(%s LANGUAGES %s)\n",
+		c->symbol, c->cuda ? "CXX CUDA" : "C");
 	fprintf(t->f, "if(NOT CMAKE_BUILD_TYPE)\n  set(CMAKE_BUILD_TYPE Release)\nendif()\n");
 	fprintf(t->f, "add_library(%s MODULE %s.%s)\n", c->symbol, c->symbol, c->cuda ? "cu" : "c");
 	fprintf(t->f, "set_target_properties(%s PROPERTIES PREFIX \"\" SUFFIX .so%s)\n", c->symbol,
-	        c->cuda ? " CUDA_ARCHITECTURES \"90;121\"" : "");
+		c->cuda ? " CUDA_ARCHITECTURES \"90;121\"" : "");
 	fprintf(t->f,
-	        "if(PLUMB_INCLUDE)\n  target_include_directories(%s PRIVATE ${PLUMB_INCLUDE})\nelse()\n"
-	        "  find_package(plumbline REQUIRED)\n  target_link_libraries(%s PRIVATE plumbline::kernel)\nendif()\n"
-	        "target_link_libraries(%s PRIVATE m)\n",
-	        c->symbol, c->symbol, c->symbol);
+		"if(PLUMB_INCLUDE)\n  target_include_directories(%s PRIVATE ${PLUMB_INCLUDE})\nelse()\n"
+		"  find_package(plumbline REQUIRED)\n  target_link_libraries(%s PRIVATE plumbline::kernel)\nendif()\n"
+		"target_link_libraries(%s PRIVATE m)\n",
+		c->symbol, c->symbol, c->symbol);
 	return PLUMB_OK;
 }
 
 /* One file, which must not be there yet. */
 static int write_file(const struct new_kernel *c, const char *name,
-        int (*fn)(const struct new_kernel *, struct text *, struct plumb_error *), struct text *t,
-        struct plumb_error *err)
+	int (*fn)(const struct new_kernel *, struct text *, struct plumb_error *), struct text *t, struct plumb_error *err)
 {
 	char path[4096], *text = NULL;
 	size_t size = 0;
@@ -217,7 +217,7 @@ static int run(int argc, char **argv)
 {
 	struct new_kernel c = {0};
 	const struct option table[] = {
-	        {"--cuda", NULL, OPTION_FLAG, &c.cuda, "a CUDA file for a GPU instead of plain C"},
+		{"--cuda", NULL, OPTION_FLAG, &c.cuda, "a CUDA file for a GPU instead of plain C"},
 	};
 	static struct text t;
 	const char *operand[2];
@@ -231,7 +231,7 @@ static int run(int argc, char **argv)
 		return PLUMB_OK;
 	if (status == PLUMB_OK && operands != 2)
 		status = plumb_fail(&err, PLUMB_BAD_INPUT, "an op and a folder are needed; usage: plumb new-kernel %s",
-		        command_new_kernel.usage);
+			command_new_kernel.usage);
 	if (status == PLUMB_OK) {
 		c.ops = operand[0];
 		c.dir = operand[1];
@@ -252,18 +252,18 @@ static int run(int argc, char **argv)
 	else
 		printf("\nbuild it:  cmake -S %s -B %s/build && cmake --build %s/build\n"
 		       "judge it:  plumb check GOLDEN.h5 --checkpoint DIR --op %s=%s/build/%s.so%s\n",
-		        c.dir, c.dir, c.dir, c.ops, c.dir, c.symbol, c.cuda ? " --device cuda" : "");
+			c.dir, c.dir, c.dir, c.ops, c.dir, c.symbol, c.cuda ? " --device cuda" : "");
 	return status;
 }
 
 const struct command command_new_kernel = {
-        .name = "new-kernel",
-        .usage = "OP[+OP...] DIR [--cuda]",
-        .brief = "begin a kernel of your own: source and CMakeLists.txt",
-        .about = "Writes a project for a kernel in the seat of an op, or of several that follow each other: the "
-                 "contract as a comment, every\n"
-                 "operand looked up and described. It builds, and says that it is not written yet.",
-        .examples = "  plumb new-kernel attn_gate my_gate\n"
-                    "  plumb new-kernel hc_norm_down+hc_up_mix my_mixer --cuda",
-        .run = run,
+	.name = "new-kernel",
+	.usage = "OP[+OP...] DIR [--cuda]",
+	.brief = "begin a kernel of your own: source and CMakeLists.txt",
+	.about = "Writes a project for a kernel in the seat of an op, or of several that follow each other: the "
+		 "contract as a comment, every\n"
+		 "operand looked up and described. It builds, and says that it is not written yet.",
+	.examples = "  plumb new-kernel attn_gate my_gate\n"
+		    "  plumb new-kernel hc_norm_down+hc_up_mix my_mixer --cuda",
+	.run = run,
 };

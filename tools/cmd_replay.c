@@ -46,7 +46,7 @@ static const char *or_unknown(const char *text)
 
 /* What a run left, to be compared with the next one. */
 static int keep_result(const struct plumb_call *call, struct check_second *second, struct plumb_case_expected kept[],
-        struct plumb_error *err)
+	struct plumb_error *err)
 {
 	const struct plumb_op_info *info = &plumb_ops[call->op];
 	struct plumb_call left = *call;
@@ -68,7 +68,7 @@ static int keep_result(const struct plumb_call *call, struct check_second *secon
 
 /* Run a case as often as asked. */
 static int run_case(const struct replay_command *c, const struct session *s, struct plumb_case *k, struct replayed *out,
-        struct plumb_error *err)
+	struct plumb_error *err)
 {
 	const struct plumb_binding *by = &s->plan.binding[(size_t)k->call.layer * PLUMB_OP_COUNT + k->call.op];
 	const struct check_second_way way = {.by = *by, .runner = session_runner(s), .poison = PLUMB_POISON_NAN};
@@ -98,7 +98,7 @@ static int run_case(const struct replay_command *c, const struct session *s, str
 			if (status == PLUMB_OK && !same.pass && !out->changes) {
 				out->changes = true;
 				snprintf(out->text, sizeof out->text, "run %lld differs from run %lld: %s",
-				        (long long)i + 1, (long long)i, same.text + strlen("FAIL: "));
+					(long long)i + 1, (long long)i, same.text + strlen("FAIL: "));
 			}
 		}
 		if (status == PLUMB_OK && c->repeat > 1)
@@ -120,19 +120,18 @@ static void report(const char *path, const struct plumb_case *k, const struct se
 		snprintf(where, sizeof where, "outside the layers");
 	else
 		snprintf(where, sizeof where, "layer %d", k->call.layer);
-	printf("%s%s%s  %s: %s, %s%s%s, position %lld, %lld row%s; %s: %s; %.2f ms\n",
-	        pass ? output_good() : output_bad(), pass ? "pass" : "FAIL", output_plain(), path,
-	        plumb_ops[k->call.op].name, where, k->call.site ? " site " : "",
-	        k->call.site ? plumb_site_name(k->call.site) : "", (long long)k->call.position, (long long)k->call.T,
-	        k->call.T == 1 ? "" : "s", s->describes,
-	        r->judge.text + (r->judge.pass ? strlen("pass: ") : strlen("FAIL: ")), r->milliseconds);
+	printf("%s%s%s  %s: %s, %s%s%s, position %lld, %lld row%s; %s: %s; %.2f ms\n", pass ? output_good() : output_bad(),
+		pass ? "pass" : "FAIL", output_plain(), path, plumb_ops[k->call.op].name, where,
+		k->call.site ? " site " : "", k->call.site ? plumb_site_name(k->call.site) : "",
+		(long long)k->call.position, (long long)k->call.T, k->call.T == 1 ? "" : "s", s->describes,
+		r->judge.text + (r->judge.pass ? strlen("pass: ") : strlen("FAIL: ")), r->milliseconds);
 	if (r->changes)
 		printf("      %snot repeatable%s: %s\n", output_bad(), output_plain(), r->text);
 	if (!pass && k->origin.finding) {
 		struct plumb_error clean; /* through plumb_fail, which makes control characters visible */
 		plumb_fail(&clean, PLUMB_OK, "%.400s", k->origin.finding);
 		printf("      when it was recorded (expected values by %.60s): %s\n", or_unknown(k->origin.truth),
-		        clean.text);
+			clean.text);
 	}
 }
 
@@ -174,7 +173,7 @@ static void add_json(cJSON *list, const char *path, const struct plumb_case *k, 
 
 /* One case file. */
 static int replay(const struct replay_command *c, const char *path, struct plumb_user_mark *mark, cJSON *list,
-        struct plumb_error *err)
+	struct plumb_error *err)
 {
 	struct replayed r = {0};
 	struct session s = {0};
@@ -242,18 +241,18 @@ static int run(int argc, char **argv)
 {
 	static struct replay_command c = {.repeat = 1, .set = {.mode = "twin", .timeout = CONTAIN_TIMEOUT}};
 	const struct option table[] = {
-	        SET_OPTIONS(&c.set),
-	        {"--repeat", "N", OPTION_COUNT, &c.repeat,
-	                "run each case N times: time of the fastest, and whether results change"},
-	        {"--exact", NULL, OPTION_FLAG, &c.exact, "demand every bit, whatever the case says"},
-	        {"--json", "FILE", OPTION_TEXT, &c.json, "write the figures to a file ('-': standard output)"},
+		SET_OPTIONS(&c.set),
+		{"--repeat", "N", OPTION_COUNT, &c.repeat,
+			"run each case N times: time of the fastest, and whether results change"},
+		{"--exact", NULL, OPTION_FLAG, &c.exact, "demand every bit, whatever the case says"},
+		{"--json", "FILE", OPTION_TEXT, &c.json, "write the figures to a file ('-': standard output)"},
 	};
 	int status;
 	struct plumb_error err = {""};
 	bool done = false;
 
 	status = options_parse(&command_replay, table, sizeof table / sizeof table[0], argc, argv, c.path, MAX_CASES,
-	        &c.cases, &done, &err);
+		&c.cases, &done, &err);
 	if (status == PLUMB_OK && done)
 		return PLUMB_OK;
 	if (status == PLUMB_OK && c.cases == 0)
@@ -264,10 +263,10 @@ static int run(int argc, char **argv)
 		status = plumb_fail(&err, PLUMB_BAD_INPUT, "--policy %s: a case has its own", c.set.policy);
 	if (status == PLUMB_OK && (c.set.kv_format || c.set.state_format || c.set.profile || c.set.scan))
 		status = plumb_fail(&err, PLUMB_BAD_INPUT, "%s: a case has its own weights, caches and states",
-		        c.set.kv_format      ? "--kv-format"
-		        : c.set.state_format ? "--state-format"
-		        : c.set.profile      ? "--profile"
-		                             : "--scan");
+			c.set.kv_format      ? "--kv-format"
+			: c.set.state_format ? "--state-format"
+			: c.set.profile      ? "--profile"
+					     : "--scan");
 	if (status == PLUMB_OK && c.repeat < 1)
 		status = plumb_fail(&err, PLUMB_BAD_INPUT, "--repeat is 0, expected 1 or more");
 	for (int i = 0; i < c.cases && status == PLUMB_OK; i++)
@@ -288,16 +287,16 @@ static int run(int argc, char **argv)
 }
 
 const struct command command_replay = {
-        .name = "replay",
-        .usage = "CASE.h5... [--set ref|opt] [--device simt|cuda] [--op NAME=FILE.so] [options]",
-        .brief = "run recorded calls again and compare: one op, milliseconds, no checkpoint",
-        .about = "A case holds one call of one op: inputs, weights, state and what has to come out (plumb bisect "
-                 "writes them; some ship in\n"
-                 "golden/cases). It is run from the set that the options name, as often as --repeat says, and compared "
-                 "in the\n"
-                 "criterion that it records: every bit, or the error bound derived from the op's declared order.",
-        .examples = "  plumb replay golden/cases/*.h5\n"
-                    "  plumb replay case.h5 --set opt\n"
-                    "  plumb replay case.h5 --op gdn_recurrence=./mine.so --repeat 10",
-        .run = run,
+	.name = "replay",
+	.usage = "CASE.h5... [--set ref|opt] [--device simt|cuda] [--op NAME=FILE.so] [options]",
+	.brief = "run recorded calls again and compare: one op, milliseconds, no checkpoint",
+	.about = "A case holds one call of one op: inputs, weights, state and what has to come out (plumb bisect "
+		 "writes them; some ship in\n"
+		 "golden/cases). It is run from the set that the options name, as often as --repeat says, and compared "
+		 "in the\n"
+		 "criterion that it records: every bit, or the error bound derived from the op's declared order.",
+	.examples = "  plumb replay golden/cases/*.h5\n"
+		    "  plumb replay case.h5 --set opt\n"
+		    "  plumb replay case.h5 --op gdn_recurrence=./mine.so --repeat 10",
+	.run = run,
 };

@@ -34,7 +34,7 @@ struct run {
 	struct run_digests digests;
 	struct run_facts facts;
 	bool digesting;
-	int32_t *prompt, *token; /* token: decoded so far */
+	int32_t *prompt, *token;       /* token: decoded so far */
 	int64_t prompts, tokens, done; /* done: tokens that went through */
 	struct progress progress;
 	double prompt_seconds, seconds;
@@ -116,7 +116,8 @@ static int decode(struct run *r, struct plumb_error *err)
 		next = plumb_decoder_tokens(r->decoder)[plumb_decoder_rows(r->decoder) - 1];
 	for (int64_t i = 0; i < c->steps && status == PLUMB_OK; i++) {
 		if (next < 0)
-			status = plumb_fail(err, PLUMB_MISMATCH, "every logit after token %lld is NaN", (long long)(r->prompts + i - 1));
+			status = plumb_fail(err, PLUMB_MISMATCH, "every logit after token %lld is NaN",
+				(long long)(r->prompts + i - 1));
 		if (status != PLUMB_OK)
 			break;
 		progress_end(&r->progress);
@@ -191,7 +192,7 @@ static int write_json(const struct run *r, struct plumb_error *err)
 		cJSON_AddStringToObject(tree, "digest", plumb_digest_show(&total, hex));
 	text = cJSON_Print(tree);
 	status = text ? output_file(r->command->json, text, strlen(text), err)
-		      : plumb_fail(err, PLUMB_BAD_INPUT, "%s: no memory for its text", r->command->json);
+	              : plumb_fail(err, PLUMB_BAD_INPUT, "%s: no memory for its text", r->command->json);
 	cJSON_free(text);
 	cJSON_Delete(tree);
 	return status;
@@ -293,12 +294,15 @@ static int check_length(const struct run_command *c, const struct run *r, struct
 	int64_t most = r->session.model->cfg.max_positions;
 
 	if (c->context > most - r->prompts)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "--context is %lld before %lld tokens, expected at most %lld positions in all "
-			"(max_position_embeddings)", (long long)c->context, (long long)r->prompts, (long long)most);
+		return plumb_fail(err, PLUMB_BAD_INPUT,
+			"--context is %lld before %lld tokens, expected at most %lld positions in all "
+			"(max_position_embeddings)",
+			(long long)c->context, (long long)r->prompts, (long long)most);
 	if (c->steps > most - r->prompts - c->context)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "--steps is %lld after %lld tokens, expected at most %lld positions in all "
-			"(max_position_embeddings)", (long long)c->steps, (long long)(c->context + r->prompts),
-			(long long)most);
+		return plumb_fail(err, PLUMB_BAD_INPUT,
+			"--steps is %lld after %lld tokens, expected at most %lld positions in all "
+			"(max_position_embeddings)",
+			(long long)c->steps, (long long)(c->context + r->prompts), (long long)most);
 	return PLUMB_OK;
 }
 
@@ -334,10 +338,17 @@ static int open_run(struct run_command *c, struct run *r, struct plumb_decoder_o
 		return status;
 	snprintf(model, 80, c->set.synthetic ? "synthetic %.60s" : "checkpoint", c->set.synthetic);
 	r->facts = (struct run_facts){
-		.model = model, .profile = s->profile.name, .weight_seed = c->set.weight_seed,
-		.policy = o->policy == PLUMB_POLICY_BF16 ? "bf16" : "f32", .context = c->context, .prompt = r->prompt,
-		.prompts = r->prompts, .capacity = asked,
-		.caches = !o->own_caches ? "policy" : o->caches == PLUMB_CACHE_FP8 ? "fp8" : plumb_format_name(o->caches),
+		.model = model,
+		.profile = s->profile.name,
+		.weight_seed = c->set.weight_seed,
+		.policy = o->policy == PLUMB_POLICY_BF16 ? "bf16" : "f32",
+		.context = c->context,
+		.prompt = r->prompt,
+		.prompts = r->prompts,
+		.capacity = asked,
+		.caches = !o->own_caches                 ? "policy"
+	                  : o->caches == PLUMB_CACHE_FP8 ? "fp8"
+	                                                 : plumb_format_name(o->caches),
 		.state = plumb_format_name(o->state),
 	};
 	plumb_decoder_run_through(r->decoder, session_runner(s));
@@ -402,7 +413,8 @@ static int run(int argc, char **argv)
 		{"--stop-at-eos", NULL, OPTION_FLAG, &c.stop_at_eos, "end after the config's EOS token"},
 		{"--digest", NULL, OPTION_FLAG, &c.digest, "print a digest of every token and of the run"},
 		{"--digests", "FILE", OPTION_TEXT, &c.digests, "write digests by token and layer"},
-		{"--expect", "FILE", OPTION_TEXT, &c.expect, "compare with such a file; model, prompt and so on come from it"},
+		{"--expect", "FILE", OPTION_TEXT, &c.expect,
+			"compare with such a file; model, prompt and so on come from it"},
 		{"--json", "FILE", OPTION_TEXT, &c.json, "write tokens, times and peak memory"},
 	};
 	const char *operand[1];
@@ -413,7 +425,8 @@ static int run(int argc, char **argv)
 	struct run r = {.command = &c};
 	struct run_work work_of = {&c, &r, &o};
 
-	status = options_parse(&command_run, table, sizeof table / sizeof table[0], argc, argv, operand, 0, &operands, &done, &err);
+	status = options_parse(
+		&command_run, table, sizeof table / sizeof table[0], argc, argv, operand, 0, &operands, &done, &err);
 	if (status == PLUMB_OK && done)
 		return PLUMB_OK;
 	r.digesting = c.digest || c.digests || c.expect;
@@ -434,8 +447,10 @@ const struct command command_run = {
 	.name = "run",
 	.usage = "--checkpoint DIR|--synthetic PRESET --tokens 1,2,3 [--steps N] [options]",
 	.brief = "decode greedily, token ids in, token ids out",
-	.about = "Feeds the prompt, then decodes greedily (largest logit, lowest id among equals) and prints the new token ids.\n"
-		 "A synthetic model needs no files: its weights come from a generator that gives the same bytes everywhere, so\n"
+	.about = "Feeds the prompt, then decodes greedily (largest logit, lowest id among equals) and prints the new token "
+		 "ids.\n"
+		 "A synthetic model needs no files: its weights come from a generator that gives the same bytes "
+		 "everywhere, so\n"
 		 "digests of a run can be compared between machines (--digests on one, --expect on the other).",
 	.examples = "  plumb run --checkpoint golden/tiny/checkpoint --tokens 5,17,42 --steps 24\n"
 		    "  plumb run --checkpoint DIR --tokens 5,17,42 --policy bf16 --stop-at-eos\n"

@@ -40,8 +40,7 @@ static void fault(int number, siginfo_t *info, void *context)
 		raise(number);
 }
 
-static _Noreturn void child(
-        int (*work)(void *, struct plumb_user_mark *), void *self, const sigset_t *before, pid_t parent)
+static _Noreturn void child(int (*work)(void *, struct plumb_user_mark *), void *self, const sigset_t *before, pid_t parent)
 {
 	static unsigned char stack[STACK]; /* a stack that has overflown is no place for a handler */
 	const stack_t other = {.ss_sp = stack, .ss_size = sizeof stack};
@@ -121,11 +120,11 @@ static int judge(int how, bool killed, int64_t timeout, struct plumb_error *fail
 		snprintf(at, sizeof at, " at address 0x%llx", (unsigned long long)shared->address);
 	if (killed)
 		return plumb_fail(failure, PLUMB_MISMATCH, "%s hangs: no result after %lld seconds (--timeout)", where,
-		        (long long)timeout);
+			(long long)timeout);
 	if (WIFSIGNALED(how)) {
 		const char *name = sigabbrev_np(WTERMSIG(how));
 		return plumb_fail(failure, status, "%s crashed (SIG%s%s)", where, name ? name : "?",
-		        WTERMSIG(how) == shared->signal ? at : "");
+			WTERMSIG(how) == shared->signal ? at : "");
 	}
 	return plumb_fail(failure, status, "%s called exit(%d)", where, WEXITSTATUS(how));
 }
@@ -151,8 +150,8 @@ int contain(int (*work)(void *, struct plumb_user_mark *), void *self, int64_t t
 		int reason = errno;
 		sigprocmask(SIG_SETMASK, &before, NULL);
 		munmap(shared, sizeof *shared);
-		return plumb_fail(failure, PLUMB_BAD_INPUT, "cannot start a process for the users' kernels: %s",
-		        strerror(reason));
+		return plumb_fail(
+			failure, PLUMB_BAD_INPUT, "cannot start a process for the users' kernels: %s", strerror(reason));
 	}
 	bool killed = watch(pid, timeout, &how);
 	sigprocmask(SIG_SETMASK, &before, NULL);
@@ -161,7 +160,7 @@ int contain(int (*work)(void *, struct plumb_user_mark *), void *self, int64_t t
 		raise(WTERMSIG(how));
 	}
 	int status =
-	        !killed && WIFEXITED(how) && shared->finished ? WEXITSTATUS(how) : judge(how, killed, timeout, failure);
+		!killed && WIFEXITED(how) && shared->finished ? WEXITSTATUS(how) : judge(how, killed, timeout, failure);
 	munmap(shared, sizeof *shared);
 	shared = NULL;
 	return status;

@@ -10,14 +10,14 @@ static const char *header_of(enum plumb_op op)
 	static const struct {
 		const char *stage, *text;
 	} headers[] = {
-	        {"attention", contract_attention},
-	        {"embed", contract_embed},
-	        {"gdn", contract_gdn},
-	        {"hyper_connection", contract_hc},
-	        {"lm_head", contract_lm_head},
-	        {"moe", contract_moe},
-	        {"ple", contract_ple},
-	        {"qsa", contract_qsa},
+		{"attention", contract_attention},
+		{"embed", contract_embed},
+		{"gdn", contract_gdn},
+		{"hyper_connection", contract_hc},
+		{"lm_head", contract_lm_head},
+		{"moe", contract_moe},
+		{"ple", contract_ple},
+		{"qsa", contract_qsa},
 	};
 	const char *found = NULL;
 	for (size_t i = 0; i < sizeof headers / sizeof headers[0]; i++)

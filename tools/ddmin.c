@@ -25,7 +25,7 @@ int ddmin_create(int n, const int *group, ddmin_test *test, void *self, struct d
 	*out = d;
 	if (!d || n < 1 || n > DDMIN_MAX)
 		return plumb_fail(err, PLUMB_BAD_INPUT,
-		        d ? "%d choices to search, expected 1..65536" : "out of memory for %d choices", n);
+			d ? "%d choices to search, expected 1..65536" : "out of memory for %d choices", n);
 	*d = (struct ddmin){.n = n, .group = group, .test = test, .self = self, .err = err};
 	return PLUMB_OK;
 }

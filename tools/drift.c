@@ -49,12 +49,12 @@ struct run {
 	struct plumb_env env;
 	float a_log[DRIFT_CLASSES], dt_bias[DRIFT_CLASSES];
 	struct plumb_weight a_log_weight, dt_bias_weight;
-	float *y, *b, *a;             /* (CHUNK, C), (CHUNK, H), (CHUNK, H) */
-	float *o[DRIFT_FORMATS];      /* (CHUNK, H, Dv) */
-	void *state[DRIFT_FORMATS];   /* (H, Dv, Dk) */
-	float *wide;                  /* the same, widened */
-	double *exact, *exact_o;      /* (H, Dv, Dk), (H, Dv) of the last token */
-	double *qk;                   /* (H, 2, Dk) */
+	float *y, *b, *a;                           /* (CHUNK, C), (CHUNK, H), (CHUNK, H) */
+	float *o[DRIFT_FORMATS];                    /* (CHUNK, H, Dv) */
+	void *state[DRIFT_FORMATS];                 /* (H, Dv, Dk) */
+	float *wide;                                /* the same, widened */
+	double *exact, *exact_o;                    /* (H, Dv, Dk), (H, Dv) of the last token */
+	double *qk;                                 /* (H, 2, Dk) */
 	double error[DRIFT_FORMATS][DRIFT_CLASSES]; /* E of the bound */
 	double log_decay[DRIFT_CLASSES];            /* sum over tokens */
 	double size[DRIFT_CLASSES];                 /* 2-norm of the exact state */
@@ -133,8 +133,7 @@ static double exact_step(struct run *r, int64_t h, int64_t t, struct gates *g)
 /* ---- the bound ---- */
 
 /* One token on: E, the bound so far, and *held, what the 2-norm of the stored state is at most. */
-static double bound_step(
-	const struct run *r, enum plumb_format format, const struct gates *g, double *held, double E)
+static double bound_step(const struct run *r, enum plumb_format format, const struct gates *g, double *held, double E)
 {
 	const double u = 0x1p-24, N = (double)(r->cfg.gdn_key_dim * r->cfg.gdn_value_dim);
 	const double storage = format == PLUMB_F16 ? 0x1p-11 : format == PLUMB_BF16 ? 0x1p-8 : 0.0;
@@ -143,7 +142,8 @@ static double bound_step(
 	double ek = (d / 2.0 + 2.5) * u, edecay = (-log(g->decay) * 4.0 + g->rate * fabs(g->step) + 2.2) * u;
 	double decayed = g->decay * *held, reach = g->v + decayed; /* |v - m| */
 	double memory = decayed * (gamma + edecay + ek), delta = (memory + u * reach + reach * 2.2 * u) * g->beta;
-	double next = decayed + g->beta * g->v; /* 2-norm of the new state: 0 <= beta <= 1, so the delta rule adds no more */
+	double next =
+		decayed + g->beta * g->v; /* 2-norm of the new state: 0 <= beta <= 1, so the delta rule adds no more */
 	double added = 1.01 * (decayed * edecay + delta + g->beta * reach * ek + u * next); /* 1.01: second order */
 	double rounded = storage * (next + added) + sqrt(N) * least;
 	*held = next + added + rounded;
@@ -170,8 +170,13 @@ static int run_open(struct run *r, struct plumb_error *err)
 	if (Dk < 1 || Dk > MOST_DIM || Dv < 1 || Dv > MOST_DIM)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "heads are %lld by %lld, expected 1..%d each", (long long)Dk,
 			(long long)Dv, MOST_DIM);
-	r->cfg = (struct plumb_config){.layers = 1, .block_tokens = 1, .gdn_key_heads = (int)H, .gdn_value_heads = (int)H,
-		.gdn_key_dim = Dk, .gdn_value_dim = Dv, .gdn_conv_taps = 1};
+	r->cfg = (struct plumb_config){.layers = 1,
+		.block_tokens = 1,
+		.gdn_key_heads = (int)H,
+		.gdn_value_heads = (int)H,
+		.gdn_key_dim = Dk,
+		.gdn_value_dim = Dv,
+		.gdn_conv_taps = 1};
 	r->env = (struct plumb_env){.cfg = &r->cfg, .capacity = CHUNK, .err = err, .device = o->binding.device};
 	for (int h = 0; h < H; h++) /* softplus of what a is on average */
 		r->a_log[h] = (float)log(-log1p(-forgets[h]) / log(2.0));
@@ -191,7 +196,7 @@ static int run_open(struct run *r, struct plumb_error *err)
 	r->qk = take((size_t)(H * 2 * Dk), sizeof *r->qk, &failed);
 	return failed ? plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for %d heads of %lld by %lld", DRIFT_CLASSES,
 				(long long)Dk, (long long)Dv)
-		      : PLUMB_OK;
+	              : PLUMB_OK;
 }
 
 static void run_close(struct run *r)
@@ -228,7 +233,12 @@ static double norm_of(const struct run *r, int f, int64_t h)
 static int advance(struct run *r, int64_t first, int64_t count)
 {
 	struct plumb_gdn_recurrence args = {
-		.T = count, .y = r->y, .b = r->b, .a = r->a, .a_log = &r->a_log_weight, .dt_bias = &r->dt_bias_weight,
+		.T = count,
+		.y = r->y,
+		.b = r->b,
+		.a = r->a,
+		.a_log = &r->a_log_weight,
+		.dt_bias = &r->dt_bias_weight,
 	};
 	int status = PLUMB_OK;
 

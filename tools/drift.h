@@ -15,7 +15,7 @@ struct drift_options {
 	int64_t steps;                /* 1 .. 65536 */
 	int64_t key_dim, value_dim;   /* Dk, Dv, 1 .. 512; 0: 128, as released */
 	uint64_t seed;
-	bool without[DRIFT_FORMATS];                              /* leave a format out */
+	bool without[DRIFT_FORMATS];                               /* leave a format out */
 	void (*progress)(void *self, int64_t done, int64_t total); /* NULL: nobody is told */
 	void *self;
 };

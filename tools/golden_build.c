@@ -57,17 +57,17 @@ static void widen_mask(char *piece, int64_t count, enum plumb_policy policy)
 }
 
 static int copy_rows(struct builder *b, const struct golden_run *run, const struct golden_tensor *t, int64_t rows,
-        int64_t width, struct plumb_h5_stream *stream, struct plumb_sha256 *sum)
+	int64_t width, struct plumb_h5_stream *stream, struct plumb_sha256 *sum)
 {
 	int64_t size = t->type == PLUMB_H5_FLOAT ? 4 : 8,
-	        step = width * size < PIECE_BYTES ? PIECE_BYTES / (width * size) : 1;
+		step = width * size < PIECE_BYTES ? PIECE_BYTES / (width * size) : 1;
 	char *piece = room(b, (size_t)((step < rows ? step : rows) * width * size));
 	int status = piece ? PLUMB_OK : PLUMB_BAD_INPUT;
 
 	for (int64_t r = 0; r < rows && status == PLUMB_OK; r += step) {
 		int64_t n = (rows - r < step ? rows - r : step) * width;
 		status = golden_part_read(
-		        b->part, t->offset + r * width * t->value_bytes, piece, n * t->value_bytes, b->err);
+			b->part, t->offset + r * width * t->value_bytes, piece, n * t->value_bytes, b->err);
 		if (status != PLUMB_OK)
 			break;
 		if (t->value_bytes == 1)
@@ -92,7 +92,7 @@ static int put_tensor(struct builder *b, const struct golden_run *run, const str
 	snprintf(name, sizeof name, "%s/%s", plumb_golden_run_name(run->policy), t->name);
 	plumb_sha256_begin(&sum);
 	status = plumb_h5_pieces(b->writer, name, t->type == PLUMB_H5_FLOAT ? PLUMB_H5_STORE_F32 : PLUMB_H5_STORE_I64,
-	        t->rank, t->dim, PLUMB_H5_PACK, &stream, b->err);
+		t->rank, t->dim, PLUMB_H5_PACK, &stream, b->err);
 	if (status == PLUMB_OK)
 		status = copy_rows(b, run, t, rows, width, stream, &sum);
 	if (status == PLUMB_OK)
@@ -164,8 +164,8 @@ static void sweep(const char *out)
 	d = opendir(dir);
 	while (d && (e = readdir(d)))
 		if (strncmp(e->d_name, name, strlen(name)) == 0 && e->d_name[strlen(name)] == '.' &&
-		        strncmp(e->d_name + strlen(name), ".unfinished-", 12) == 0 &&
-		        plumb_h5_is_unfinished(e->d_name) && asprintf(&path, "%s/%s", dir, e->d_name) >= 0) {
+			strncmp(e->d_name + strlen(name), ".unfinished-", 12) == 0 && plumb_h5_is_unfinished(e->d_name) &&
+			asprintf(&path, "%s/%s", dir, e->d_name) >= 0) {
 			unlink(path);
 			free(path);
 		}
@@ -182,8 +182,8 @@ static int put_all(struct builder *b)
 
 	for (int k = 0; k < 2; k++)
 		for (int i = 0; i < plan->runs && status == PLUMB_OK; i++)
-			for (int j = 0;
-			        j < plan->run[i].tensors && plan->run[i].policy == order[k] && status == PLUMB_OK; j++)
+			for (int j = 0; j < plan->run[i].tensors && plan->run[i].policy == order[k] && status == PLUMB_OK;
+				j++)
 				status = put_tensor(b, &plan->run[i], &plan->run[i].tensor[j]);
 	if (status == PLUMB_OK)
 		status = put_ids(b);

@@ -125,7 +125,7 @@ static void add_row(struct diff_rows *r, const int64_t *x, int64_t nx, const int
 		only(x, nx, y, ny, in_a, sizeof in_a);
 		only(y, ny, x, nx, in_b, sizeof in_b);
 		snprintf(r->text, sizeof r->text, "row %lld: only A has %s; only B has %s", (long long)r->rows,
-		        in_a[0] ? in_a : "nothing", in_b[0] ? in_b : "nothing");
+			in_a[0] ? in_a : "nothing", in_b[0] ? in_b : "nothing");
 	}
 	r->rows++;
 	r->equal += equal;
@@ -160,8 +160,7 @@ static void add_mask(struct diff_rows *r, const float *a, const float *b, int64_
 			if (b[j] == 0.0f)
 				room[width + m++] = j;
 		}
-		add_row(r, room, n, room + width, m,
-		        n == m && memcmp(room, room + width, (size_t)n * sizeof *room) == 0);
+		add_row(r, room, n, room + width, m, n == m && memcmp(room, room + width, (size_t)n * sizeof *room) == 0);
 	}
 }
 
@@ -174,7 +173,7 @@ struct sides {
 
 /* One block of both, into the measurements and the checksums. */
 static int add_block(struct sides *s, struct diff_item *it, int64_t first, int64_t rows, int64_t width, void *value[2],
-        int64_t *room, struct plumb_error *err)
+	int64_t *room, struct plumb_error *err)
 {
 	const struct plumb_h5_entry *entry[2] = {it->a, it->b};
 	int status = PLUMB_OK;
@@ -209,15 +208,14 @@ static int compare_values(struct sides *s, struct diff_item *it, struct plumb_er
 	block = block < rows ? block : rows;
 	if (width > PLUMB_H5_MAX_COUNT)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: %s: rows of %lld elements, expected at most %lld",
-		        plumb_h5_path(s->file[0]), it->name, (long long)width, (long long)PLUMB_H5_MAX_COUNT);
+			plumb_h5_path(s->file[0]), it->name, (long long)width, (long long)PLUMB_H5_MAX_COUNT);
 	for (int i = 0; i < 2; i++) {
 		plumb_sha256_begin(&s->sum[i]);
 		value[i] = malloc((size_t)(block * width) * size + 1);
 	}
 	room = it->kind == DIFF_MASK ? malloc((size_t)width * 2 * sizeof *room + 1) : NULL;
 	if (!value[0] || !value[1] || (it->kind == DIFF_MASK && !room))
-		status =
-		        plumb_fail(err, PLUMB_BAD_INPUT, "%s: out of memory for %lld rows", it->name, (long long)block);
+		status = plumb_fail(err, PLUMB_BAD_INPUT, "%s: out of memory for %lld rows", it->name, (long long)block);
 	plumb_compare_begin(&it->cmp, it->a->count);
 	plumb_compare_int_begin(&it->ints, it->a->count);
 	it->rows.first = -1;
@@ -281,10 +279,10 @@ static void judge(const struct diff_options *o, struct diff_item *it)
 		const struct diff_rows *r = &it->rows;
 		it->verdict.pass = o->rule != DIFF_BITS && r->rows >= 1 && r->equal == r->rows;
 		snprintf(it->verdict.text, sizeof it->verdict.text,
-		        "%s: %lld rows, %lld equal, %lld in another order, %lld differ%s%s",
-		        it->verdict.pass ? "pass" : "FAIL", (long long)r->rows, (long long)r->same,
-		        (long long)(r->equal - r->same), (long long)(r->rows - r->equal), r->first >= 0 ? "; " : "",
-		        r->first >= 0 ? r->text : "");
+			"%s: %lld rows, %lld equal, %lld in another order, %lld differ%s%s",
+			it->verdict.pass ? "pass" : "FAIL", (long long)r->rows, (long long)r->same,
+			(long long)(r->equal - r->same), (long long)(r->rows - r->equal), r->first >= 0 ? "; " : "",
+			r->first >= 0 ? r->text : "");
 		pass = it->verdict.pass;
 	} else if (it->a->type == PLUMB_H5_FLOAT) {
 		pass = plumb_verdict(&it->cmp, &t, &it->verdict) == PLUMB_OK;
@@ -318,9 +316,9 @@ static int compare_item(struct sides *s, const struct diff_options *o, struct di
 		it->state = DIFF_SHAPE;
 		it->kind = DIFF_NOTHING;
 		snprintf(it->verdict.text, sizeof it->verdict.text, "FAIL: %s",
-		        it->a->type != it->b->type      ? "types differ"
-		        : it->a->type == PLUMB_H5_OTHER ? "neither floats nor integers"
-		                                        : "shapes differ");
+			it->a->type != it->b->type      ? "types differ"
+			: it->a->type == PLUMB_H5_OTHER ? "neither floats nor integers"
+							: "shapes differ");
 		return PLUMB_OK;
 	}
 	it->kind = it->a->type == PLUMB_H5_FLOAT ? DIFF_FLOATS : DIFF_INTEGERS;
@@ -344,7 +342,7 @@ static bool wanted(const struct diff_options *o, const char *name)
 
 /* Both lists are sorted by name: a merge. */
 static int make_items(
-        struct plumb_h5 *a, struct plumb_h5 *b, const struct diff_options *o, struct diff *out, struct plumb_error *err)
+	struct plumb_h5 *a, struct plumb_h5 *b, const struct diff_options *o, struct diff *out, struct plumb_error *err)
 {
 	int64_t n, m, i = 0, j = 0;
 	const struct plumb_h5_entry *x = plumb_h5_entries(a, &n), *y = plumb_h5_entries(b, &m);
@@ -361,13 +359,13 @@ static int make_items(
 	}
 	if (out->items == 0)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "%s and %s: no dataset%s%s in either", plumb_h5_path(a),
-		        plumb_h5_path(b), o->group ? " in group " : "", o->group ? o->group : "");
+			plumb_h5_path(b), o->group ? " in group " : "", o->group ? o->group : "");
 	qsort(out->item, (size_t)out->items, sizeof *out->item, by_place);
 	return PLUMB_OK;
 }
 
 int diff_run(
-        struct plumb_h5 *a, struct plumb_h5 *b, const struct diff_options *o, struct diff *out, struct plumb_error *err)
+	struct plumb_h5 *a, struct plumb_h5 *b, const struct diff_options *o, struct diff *out, struct plumb_error *err)
 {
 	struct sides sides = {.file = {a, b}};
 	struct progress progress;

@@ -69,7 +69,7 @@ struct diff {
 /* Compare. *out is released by diff_free. Returns PLUMB_OK when it could be done, whatever it found, else
  * PLUMB_BAD_INPUT (a file that cannot be decoded, checksums that do not fit, a group that neither has). */
 int diff_run(struct plumb_h5 *a, struct plumb_h5 *b, const struct diff_options *options, struct diff *out,
-        struct plumb_error *err);
+	struct plumb_error *err);
 void diff_free(struct diff *diff);
 
 /* PLUMB_OK when at least one tensor was compared and none is beyond, misshapen or missing. */

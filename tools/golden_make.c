@@ -62,15 +62,14 @@ static int find_prompt(struct making *m, struct plumb_error *err)
 		int64_t id = m->from ? plumb_golden_input_ids(m->from)[t] : m->token[t];
 		if (id < 0 || id >= cfg->vocab)
 			status = plumb_fail(err, PLUMB_BAD_INPUT,
-			        "%s%s[%lld] is %lld, expected 0..%lld by the checkpoint's vocab_size",
-			        m->from ? plumb_golden_path(m->from) : "", m->from ? ": input_ids" : "--tokens",
-			        (long long)t, (long long)id, (long long)cfg->vocab - 1);
+				"%s%s[%lld] is %lld, expected 0..%lld by the checkpoint's vocab_size",
+				m->from ? plumb_golden_path(m->from) : "", m->from ? ": input_ids" : "--tokens",
+				(long long)t, (long long)id, (long long)cfg->vocab - 1);
 		m->token[t] = (int32_t)id;
 	}
 	if (status == PLUMB_OK && m->plan.T > cfg->max_positions)
-		status =
-		        plumb_fail(err, PLUMB_BAD_INPUT, "%lld tokens, expected at most %lld (max_position_embeddings)",
-		                (long long)m->plan.T, (long long)cfg->max_positions);
+		status = plumb_fail(err, PLUMB_BAD_INPUT, "%lld tokens, expected at most %lld (max_position_embeddings)",
+			(long long)m->plan.T, (long long)cfg->max_positions);
 	m->plan.token = m->token;
 	return status;
 }
@@ -92,9 +91,9 @@ static int add_run(struct making *m, enum plumb_policy policy, struct plumb_erro
 	if (status == PLUMB_OK && run->steps > cfg->max_positions - T) {
 		if (m->c->steps || m->from)
 			return plumb_fail(err, PLUMB_BAD_INPUT,
-			        "%lld steps after %lld tokens, expected at most %lld positions in all "
-			        "(max_position_embeddings)",
-			        (long long)run->steps, (long long)T, (long long)cfg->max_positions);
+				"%lld steps after %lld tokens, expected at most %lld positions in all "
+				"(max_position_embeddings)",
+				(long long)run->steps, (long long)T, (long long)cfg->max_positions);
 		run->steps = cfg->max_positions - T;
 	}
 	return status;
@@ -124,8 +123,7 @@ static int find_runs(struct making *m, struct plumb_error *err)
 static int find_choice(struct making *m, struct plumb_error *err)
 {
 	struct golden_choice *c = &m->choice;
-	int status =
-	        options_layers(m->c->set.layers, m->session.model->cfg.layers, &c->first_layer, &c->last_layer, err);
+	int status = options_layers(m->c->set.layers, m->session.model->cfg.layers, &c->first_layer, &c->last_layer, err);
 
 	if (status != PLUMB_OK || !m->c->tensors)
 		return status;
@@ -139,7 +137,7 @@ static int find_choice(struct making *m, struct plumb_error *err)
 	}
 	if (c->globs == 0)
 		return plumb_fail(
-		        err, PLUMB_BAD_INPUT, "--tensors is empty, expected names or patterns with commas between");
+			err, PLUMB_BAD_INPUT, "--tensors is empty, expected names or patterns with commas between");
 	return PLUMB_OK;
 }
 
@@ -191,11 +189,10 @@ static void report(const struct making *m, const char *out, const struct golden_
 		tensors += m->plan.run[i].tensors;
 	stat(out, &st);
 	if (made->nan)
-		fprintf(stderr, "plumb golden make: %lld values are NaN; plumb check accepts none\n",
-		        (long long)made->nan);
+		fprintf(stderr, "plumb golden make: %lld values are NaN; plumb check accepts none\n", (long long)made->nan);
 	printf("%s: %lld tokens, %d run%s, %d tensors, %.1f MB; sha256 %s; %.2f s%s\n", out, (long long)m->plan.T,
-	        m->plan.runs, m->plan.runs == 1 ? "" : "s", tensors, (double)st.st_size / 1e6, made->sha256, seconds,
-	        made->resumed ? ", resumed" : "");
+		m->plan.runs, m->plan.runs == 1 ? "" : "s", tensors, (double)st.st_size / 1e6, made->sha256, seconds,
+		made->resumed ? ", resumed" : "");
 }
 
 static int make(const struct make_command *c, const char *out, struct plumb_error *err)
@@ -209,16 +206,16 @@ static int make(const struct make_command *c, const char *out, struct plumb_erro
 		status = prepare(&m, err);
 	if (status == PLUMB_OK) {
 		const struct golden_make make = {
-		        .out = out,
-		        .plan = &m.plan,
-		        .session = &m.session,
-		        .ties = m.ties,
-		        .formats = m.formats,
-		        .page_seed = (uint64_t)c->set.page_seed,
-		        .resume = c->resume,
-		        .progress = !c->quiet,
-		        .save_seconds = (double)c->save_seconds,
-		        .label = "golden make",
+			.out = out,
+			.plan = &m.plan,
+			.session = &m.session,
+			.ties = m.ties,
+			.formats = m.formats,
+			.page_seed = (uint64_t)c->set.page_seed,
+			.resume = c->resume,
+			.progress = !c->quiet,
+			.save_seconds = (double)c->save_seconds,
+			.label = "golden make",
 		};
 		golden_catch_signals();
 		status = golden_make(&make, &made, err);
@@ -240,23 +237,23 @@ static int run(int argc, char **argv)
 {
 	struct make_command c = {.save_seconds = 10};
 	const struct option table[] = {
-	        SET_OPTIONS(&c.set),
-	        SYNTHETIC_OPTIONS(&c.set),
-	        {"--tokens", "1,2,3", OPTION_TEXT, &c.tokens, "the prompt, as token ids"},
-	        {"--prompt-from", "GOLDEN.h5", OPTION_TEXT, &c.prompt_from,
-	                "prompt, runs, steps, prefill and tie rule of that file, where no option says otherwise"},
-	        {"--steps", "N", OPTION_TEXT, &c.steps, "greedy tokens after the prompt (default 16; 0: none)"},
-	        {"--prefill", "N", OPTION_TEXT, &c.prefill,
-	                "decode_logits: N tokens at once, the rest one by one (default 2/3 of the prompt; all: none)"},
-	        {"--layers", "A-B", OPTION_TEXT, &c.set.layers,
-	                "tensors of these layers only; 'out': what lies outside the layers"},
-	        {"--tensors", "GLOB,...", OPTION_TEXT, &c.tensors,
-	                "tensors of these names only, such as 'layer*/output,logits' or 'layer03/**'"},
-	        {"--date", "TEXT", OPTION_TEXT, &c.date, "a date to record; the clock's is never taken"},
-	        {"--resume", NULL, OPTION_FLAG, &c.resume, "go on with what an earlier make left in OUT.part"},
-	        {"--save-seconds", "N", OPTION_COUNT, &c.save_seconds,
-	                "time between two points to go on from (default 10; 0: every step)"},
-	        {"--quiet", NULL, OPTION_FLAG, &c.quiet, "errors only"},
+		SET_OPTIONS(&c.set),
+		SYNTHETIC_OPTIONS(&c.set),
+		{"--tokens", "1,2,3", OPTION_TEXT, &c.tokens, "the prompt, as token ids"},
+		{"--prompt-from", "GOLDEN.h5", OPTION_TEXT, &c.prompt_from,
+			"prompt, runs, steps, prefill and tie rule of that file, where no option says otherwise"},
+		{"--steps", "N", OPTION_TEXT, &c.steps, "greedy tokens after the prompt (default 16; 0: none)"},
+		{"--prefill", "N", OPTION_TEXT, &c.prefill,
+			"decode_logits: N tokens at once, the rest one by one (default 2/3 of the prompt; all: none)"},
+		{"--layers", "A-B", OPTION_TEXT, &c.set.layers,
+			"tensors of these layers only; 'out': what lies outside the layers"},
+		{"--tensors", "GLOB,...", OPTION_TEXT, &c.tensors,
+			"tensors of these names only, such as 'layer*/output,logits' or 'layer03/**'"},
+		{"--date", "TEXT", OPTION_TEXT, &c.date, "a date to record; the clock's is never taken"},
+		{"--resume", NULL, OPTION_FLAG, &c.resume, "go on with what an earlier make left in OUT.part"},
+		{"--save-seconds", "N", OPTION_COUNT, &c.save_seconds,
+			"time between two points to go on from (default 10; 0: every step)"},
+		{"--quiet", NULL, OPTION_FLAG, &c.quiet, "errors only"},
 	};
 	const char *operand[1] = {NULL};
 	struct plumb_error err = {""};
@@ -264,12 +261,12 @@ static int run(int argc, char **argv)
 	bool done;
 
 	status = options_parse(&command_golden_make, table, sizeof table / sizeof table[0], argc, argv, operand, 1,
-	        &operands, &done, &err);
+		&operands, &done, &err);
 	if (status == PLUMB_OK && done)
 		return PLUMB_OK;
 	if (status == PLUMB_OK && operands != 1)
 		status = plumb_fail(&err, PLUMB_BAD_INPUT, "a file to write is needed; usage: plumb golden make %s",
-		        command_golden_make.usage);
+			command_golden_make.usage);
 	if (status == PLUMB_OK)
 		status = make(&c, operand[0], &err);
 	if (status != PLUMB_OK && err.text[0])
@@ -278,18 +275,17 @@ static int run(int argc, char **argv)
 }
 
 const struct command command_golden_make = {
-        .name = "golden make",
-        .usage = "OUT.h5 --checkpoint DIR|--synthetic PRESET --tokens 1,2,3|--prompt-from GOLDEN.h5 [options]",
-        .brief = "record the tensors of a run",
-        .about = "Runs the prompt, both policies unless --policy names one, and records every tensor of the golden "
-                 "format with what\n"
-                 "made it and checksums. The same command gives the same bytes. Rows go to OUT.h5.part as they are "
-                 "computed; OUT.h5\n"
-                 "appears when it is complete. A make that was stopped goes on with --resume.",
-        .examples =
-                "  plumb golden make tiny.h5 --checkpoint golden/tiny/checkpoint --prompt-from golden/tiny/tiny.h5\n"
-                "  plumb golden make layers.h5 --checkpoint DIR --tokens 5,17,42 --policy f32 --tensors "
-                "'layer*/output,logits'\n"
-                "  plumb golden make long.h5 --checkpoint DIR --prompt-from prompt.h5 --set opt --device cuda --resume",
-        .run = run,
+	.name = "golden make",
+	.usage = "OUT.h5 --checkpoint DIR|--synthetic PRESET --tokens 1,2,3|--prompt-from GOLDEN.h5 [options]",
+	.brief = "record the tensors of a run",
+	.about = "Runs the prompt, both policies unless --policy names one, and records every tensor of the golden "
+		 "format with what\n"
+		 "made it and checksums. The same command gives the same bytes. Rows go to OUT.h5.part as they are "
+		 "computed; OUT.h5\n"
+		 "appears when it is complete. A make that was stopped goes on with --resume.",
+	.examples = "  plumb golden make tiny.h5 --checkpoint golden/tiny/checkpoint --prompt-from golden/tiny/tiny.h5\n"
+		    "  plumb golden make layers.h5 --checkpoint DIR --tokens 5,17,42 --policy f32 --tensors "
+		    "'layer*/output,logits'\n"
+		    "  plumb golden make long.h5 --checkpoint DIR --prompt-from prompt.h5 --set opt --device cuda --resume",
+	.run = run,
 };

@@ -53,11 +53,11 @@ static int check_point(const struct maker *m)
 		most = p->phase == GOLDEN_GREEDY ? plan->run[p->run].steps : T;
 		position = p->phase == GOLDEN_GREEDY ? T + (p->done > 0 ? p->done - 1 : 0) : p->done;
 		if (p->phase >= GOLDEN_PROMPT && p->phase <= GOLDEN_DECODE && p->done >= 0 && p->done <= most &&
-		        (p->saved ? p->position == position : p->done == 0 && p->phase == GOLDEN_PROMPT))
+			(p->saved ? p->position == position : p->done == 0 && p->phase == GOLDEN_PROMPT))
 			return PLUMB_OK;
 	}
-	return plumb_fail(m->err, PLUMB_BAD_INPUT, "%s: no point of this make (run %d, phase %d, %lld done)",
-	        m->part.state, p->run, p->phase, (long long)p->done);
+	return plumb_fail(m->err, PLUMB_BAD_INPUT, "%s: no point of this make (run %d, phase %d, %lld done)", m->part.state,
+		p->run, p->phase, (long long)p->done);
 }
 
 static int step(struct maker *m, const int32_t *token, int64_t n)
@@ -116,8 +116,8 @@ static int greedy(struct maker *m)
 		int64_t next = m->point.next;
 		if (next < 0)
 			return plumb_fail(m->err, PLUMB_MISMATCH,
-			        "every logit after token %lld is NaN: no greedy continuation",
-			        (long long)(m->make->plan->T + m->point.done - 1));
+				"every logit after token %lld is NaN: no greedy continuation",
+				(long long)(m->make->plan->T + m->point.done - 1));
 		if (m->point.done > 0) { /* the token found last is fed before the next is found */
 			status = step(m, &m->point.next, 1);
 			if (status == PLUMB_OK)
@@ -126,7 +126,7 @@ static int greedy(struct maker *m)
 		}
 		if (status == PLUMB_OK && next >= 0)
 			status = golden_part_write(
-			        &m->part, t->offset + m->point.done * t->value_bytes, &next, t->value_bytes, m->err);
+				&m->part, t->offset + m->point.done * t->value_bytes, &next, t->value_bytes, m->err);
 		m->point.done += next >= 0;
 		if (status == PLUMB_OK)
 			status = save(m, false);
@@ -147,7 +147,7 @@ static int decode(struct maker *m)
 		status = step(m, plan->token + m->point.done, n);
 		if (status == PLUMB_OK && left <= 0)
 			status = golden_part_write(&m->part, t->offset + (m->point.done - prefill) * V * t->value_bytes,
-			        plumb_decoder_logits(m->decoder), V * t->value_bytes, m->err);
+				plumb_decoder_logits(m->decoder), V * t->value_bytes, m->err);
 		m->point.done += n;
 		if (status == PLUMB_OK)
 			status = save(m, false);
@@ -168,16 +168,16 @@ static int make_run(struct maker *m)
 	const struct golden_make *make = m->make;
 	const struct golden_run *run = &make->plan->run[m->point.run];
 	struct plumb_decoder_options options = {
-	        .policy = run->policy,
-	        .ties = make->ties,
-	        .capacity = make->plan->T + run->steps,
-	        .page_seed = make->page_seed,
-	        .own_caches = make->formats.own_caches,
-	        .caches = make->formats.caches,
-	        .state = make->formats.state,
-	        .max_rows = BLOCK,
-	        .all_logits = true,
-	        .traces = true,
+		.policy = run->policy,
+		.ties = make->ties,
+		.capacity = make->plan->T + run->steps,
+		.page_seed = make->page_seed,
+		.own_caches = make->formats.own_caches,
+		.caches = make->formats.caches,
+		.state = make->formats.state,
+		.max_rows = BLOCK,
+		.all_logits = true,
+		.traces = true,
 	};
 	int status = plumb_decoder_create(make->session->model, &make->session->plan, &options, &m->decoder, m->err);
 
@@ -234,7 +234,7 @@ int golden_make(const struct golden_make *make, struct golden_made *made, struct
 	struct maker m = {.make = make, .err = err};
 	char fingerprint[65];
 	int status = golden_part_open(make->out, golden_plan_fingerprint(make->plan, fingerprint), make->plan->bytes,
-	        make->resume, &m.part, &made->note, err);
+		make->resume, &m.part, &made->note, err);
 
 	if (status == PLUMB_OK)
 		status = check_point(&m);

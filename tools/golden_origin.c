@@ -77,15 +77,15 @@ static int list_folder(const char *folder, struct names *out, struct plumb_error
 
 /* size bytes from offset on. */
 static int add_bytes(
-        struct plumb_sha256 *sha, int fd, const char *path, int64_t offset, int64_t size, struct plumb_error *err)
+	struct plumb_sha256 *sha, int fd, const char *path, int64_t offset, int64_t size, struct plumb_error *err)
 {
 	static char buffer[1 << 16];
 
 	while (size > 0) {
 		ssize_t n = pread(fd, buffer, size < (int64_t)sizeof buffer ? (size_t)size : sizeof buffer, offset);
 		if (n <= 0)
-			return plumb_fail(err, PLUMB_BAD_INPUT, "%s: cannot read at byte %lld: %s", path,
-			        (long long)offset, n < 0 ? strerror(errno) : "it ends there");
+			return plumb_fail(err, PLUMB_BAD_INPUT, "%s: cannot read at byte %lld: %s", path, (long long)offset,
+				n < 0 ? strerror(errno) : "it ends there");
 		plumb_sha256_add(sha, buffer, (size_t)n);
 		offset += n;
 		size -= n;
@@ -93,8 +93,7 @@ static int add_bytes(
 	return PLUMB_OK;
 }
 
-static int add_file(
-        struct plumb_sha256 *sha, int fd, const char *path, int64_t size, bool whole, struct plumb_error *err)
+static int add_file(struct plumb_sha256 *sha, int fd, const char *path, int64_t size, bool whole, struct plumb_error *err)
 {
 	int64_t head = whole || size < HEAD_BYTES ? size : HEAD_BYTES;
 	int status = add_bytes(sha, fd, path, 0, head, err);
@@ -106,7 +105,7 @@ static int add_file(
 
 /* Sizes first (sha NULL), then contents. */
 static int walk(const char *folder, const struct names *names, struct plumb_sha256 *sha, bool whole, int64_t *total,
-        struct plumb_error *err)
+	struct plumb_error *err)
 {
 	int status = PLUMB_OK;
 
@@ -192,14 +191,14 @@ static char *copy(const char *text)
 }
 
 int golden_origin_make(const struct set_options *o, const struct session *s, enum plumb_ties ties, const char *date,
-        struct golden_origin *out, struct plumb_error *err)
+	struct golden_origin *out, struct plumb_error *err)
 {
 	int status = PLUMB_OK;
 
 	memset(out, 0, sizeof *out);
 	if (date && strlen(date) >= 4096)
 		return plumb_fail(
-		        err, PLUMB_BAD_INPUT, "--date is a text of %zu bytes, expected at most 4095", strlen(date));
+			err, PLUMB_BAD_INPUT, "--date is a text of %zu bytes, expected at most 4095", strlen(date));
 	out->producer = copy("plumb " PLUMB_VERSION);
 	out->date = copy(date);
 	out->set = copy(o->set ? o->set : "ref");
@@ -209,13 +208,13 @@ int golden_origin_make(const struct set_options *o, const struct session *s, enu
 	out->kv_format = copy(o->kv_format);
 	out->state_format = copy(o->state_format);
 	if (o->profile && asprintf(&out->profile, "%s%s", strcmp(o->profile, s->profile.name) == 0 ? "" : "file ",
-	                          s->profile.name) < 0)
+				  s->profile.name) < 0)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for the provenance");
 	out->ties = copy(ties == PLUMB_TIES_TORCH ? "torch" : "lower");
 	if (o->synthetic) {
 		out->config = plumb_config_text(&s->model->cfg);
-		if (!out->config || asprintf(&out->checkpoint, "synthetic %s, seed %lld", o->synthetic,
-		                            (long long)o->weight_seed) < 0)
+		if (!out->config ||
+			asprintf(&out->checkpoint, "synthetic %s, seed %lld", o->synthetic, (long long)o->weight_seed) < 0)
 			return plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for the provenance");
 	}
 	if (o->checkpoint) {
@@ -223,8 +222,7 @@ int golden_origin_make(const struct set_options *o, const struct session *s, enu
 		if (status == PLUMB_OK)
 			status = digest_folder(o->checkpoint, &out->checkpoint, err);
 	}
-	if (status == PLUMB_OK &&
-	        (!out->producer || !out->set || !out->mode || !out->ties || (o->op.count && !out->ops)))
+	if (status == PLUMB_OK && (!out->producer || !out->set || !out->mode || !out->ties || (o->op.count && !out->ops)))
 		status = plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for the provenance");
 	return status;
 }
@@ -232,18 +230,18 @@ int golden_origin_make(const struct set_options *o, const struct session *s, enu
 void golden_origin_free(struct golden_origin *o)
 {
 	char **text[] = {
-	        &o->producer,
-	        &o->date,
-	        &o->checkpoint,
-	        &o->config,
-	        &o->set,
-	        &o->device,
-	        &o->mode,
-	        &o->ops,
-	        &o->ties,
-	        &o->profile,
-	        &o->kv_format,
-	        &o->state_format,
+		&o->producer,
+		&o->date,
+		&o->checkpoint,
+		&o->config,
+		&o->set,
+		&o->device,
+		&o->mode,
+		&o->ops,
+		&o->ties,
+		&o->profile,
+		&o->kv_format,
+		&o->state_format,
 	};
 	for (size_t i = 0; i < sizeof text / sizeof text[0]; i++) {
 		free(*text[i]);
@@ -256,19 +254,19 @@ const char *golden_origin_text(const struct golden_origin *o, const char *name)
 	const struct {
 		const char *name, *text;
 	} all[] = {
-	        {"producer", o->producer},
-	        {"date", o->date},
-	        {"model_type", "qwen4_exp_text"},
-	        {"checkpoint", o->checkpoint},
-	        {"config", o->config},
-	        {"set", o->set},
-	        {"device", o->device},
-	        {"mode", o->mode},
-	        {"ops", o->ops},
-	        {"ties", o->ties},
-	        {"profile", o->profile},
-	        {"kv_format", o->kv_format},
-	        {"state_format", o->state_format},
+		{"producer", o->producer},
+		{"date", o->date},
+		{"model_type", "qwen4_exp_text"},
+		{"checkpoint", o->checkpoint},
+		{"config", o->config},
+		{"set", o->set},
+		{"device", o->device},
+		{"mode", o->mode},
+		{"ops", o->ops},
+		{"ties", o->ties},
+		{"profile", o->profile},
+		{"kv_format", o->kv_format},
+		{"state_format", o->state_format},
 	};
 	for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
 		if (strcmp(all[i].name, name) == 0)

@@ -24,7 +24,7 @@ struct golden_origin {
  *   synthetic PRESET, seed N   a generated model
  * Errors: PLUMB_BAD_INPUT naming the file. Released by golden_origin_free also after an error. */
 int golden_origin_make(const struct set_options *options, const struct session *session, enum plumb_ties ties,
-        const char *date, struct golden_origin *out, struct plumb_error *err);
+	const char *date, struct golden_origin *out, struct plumb_error *err);
 void golden_origin_free(struct golden_origin *origin);
 
 /* The text of an attribute of the root by its name, or NULL. */

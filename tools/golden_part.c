@@ -60,7 +60,7 @@ int golden_part_read(struct golden_part *part, int64_t offset, void *data, int64
 			continue;
 		if (n == 0)
 			return plumb_fail(err, PLUMB_BAD_INPUT, "%s: ends at byte %lld, expected more", part->path,
-			        (long long)offset);
+				(long long)offset);
 		if (n < 0)
 			return fail(part->path, "cannot read", err);
 		to += n;
@@ -99,7 +99,7 @@ static void pass_cache(struct stream *s, const struct plumb_cache *cache, int64_
 }
 
 static void pass_layer(
-        struct stream *s, const struct plumb_config *cfg, int l, struct plumb_layer_state *state, int64_t position)
+	struct stream *s, const struct plumb_config *cfg, int l, struct plumb_layer_state *state, int64_t position)
 {
 	if (cfg->kind[l] == PLUMB_LAYER_GDN) {
 		int64_t values = cfg->gdn_value_heads * cfg->gdn_value_dim * cfg->gdn_key_dim;
@@ -112,8 +112,7 @@ static void pass_layer(
 		pass_cache(s, &state->attention.block_keys, (position + cfg->block_tokens - 1) / cfg->block_tokens);
 	}
 	if (plumb_ple_of_layer(cfg, l) >= 0) {
-		pass(s, state->ple.window,
-		        (size_t)(plumb_ple_history(cfg) * cfg->streams * cfg->hidden) * sizeof(float));
+		pass(s, state->ple.window, (size_t)(plumb_ple_history(cfg) * cfg->streams * cfg->hidden) * sizeof(float));
 		pass(s, state->ple.history, (size_t)(cfg->ngram - 1) * sizeof(int64_t));
 	}
 }
@@ -129,7 +128,7 @@ static void pass_decoder(struct stream *s, struct plumb_decoder *decoder, int64_
 /* ---- points ---- */
 
 int golden_part_save(
-        struct golden_part *part, struct golden_point point, struct plumb_decoder *decoder, struct plumb_error *err)
+	struct golden_part *part, struct golden_point point, struct plumb_decoder *decoder, struct plumb_error *err)
 {
 	struct state_header header = {.point = point};
 	struct stream s = {.writes = true};
@@ -188,8 +187,7 @@ static bool state_is_whole(const struct golden_part *part, struct state_header *
 			plumb_sha256_add(&sha, buffer, n);
 			left -= (int64_t)n;
 		}
-		good = good && fread(recorded, 1, 64, f) == 64 &&
-		       memcmp(plumb_sha256_end(&sha, sum), recorded, 64) == 0;
+		good = good && fread(recorded, 1, 64, f) == 64 && memcmp(plumb_sha256_end(&sha, sum), recorded, 64) == 0;
 	}
 	if (f)
 		fclose(f);
@@ -247,7 +245,7 @@ static int look(struct golden_part *part, int64_t bytes, bool *fresh, struct plu
 		return fail(part->path, "cannot read", err);
 	if (!S_ISREG(st.st_mode))
 		return plumb_fail(
-		        err, PLUMB_BAD_INPUT, "%s: not a regular file, expected a part of a golden file", part->path);
+			err, PLUMB_BAD_INPUT, "%s: not a regular file, expected a part of a golden file", part->path);
 	if (n == (ssize_t)sizeof header) { /* stopped between the size and the header: zeros */
 		static const struct part_header zero;
 		*fresh = memcmp(&header, &zero, sizeof zero) == 0 && st.st_size == bytes;
@@ -257,17 +255,16 @@ static int look(struct golden_part *part, int64_t bytes, bool *fresh, struct plu
 		return PLUMB_OK;
 	}
 	if (n != (ssize_t)sizeof header || memcmp(header.magic, part_magic, sizeof part_magic) != 0)
-		return plumb_fail(
-		        err, PLUMB_BAD_INPUT, "%s: not a part of a golden file; it is in the way", part->path);
+		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: not a part of a golden file; it is in the way", part->path);
 	if (memcmp(header.fingerprint, part->fingerprint, 64) != 0 || header.bytes != bytes || st.st_size != bytes)
 		return plumb_fail(err, PLUMB_BAD_INPUT,
-		        "%s: the part of another make (other checkpoint, tokens or options); remove it to start anew",
-		        part->path);
+			"%s: the part of another make (other checkpoint, tokens or options); remove it to start anew",
+			part->path);
 	return PLUMB_OK;
 }
 
 int golden_part_open(const char *out, const char *fingerprint, int64_t bytes, bool resume, struct golden_part *part,
-        const char **note, struct plumb_error *err)
+	const char **note, struct plumb_error *err)
 {
 	struct state_header header;
 	bool fresh;
@@ -288,8 +285,7 @@ int golden_part_open(const char *out, const char *fingerprint, int64_t bytes, bo
 	part->fd = open(part->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | (resume ? 0 : O_EXCL), 0666);
 	if (part->fd < 0 && errno == EEXIST)
 		return plumb_fail(err, PLUMB_BAD_INPUT,
-		        "%s is there from a make that did not finish: --resume goes on with it, or remove it",
-		        part->path);
+			"%s is there from a make that did not finish: --resume goes on with it, or remove it", part->path);
 	if (part->fd < 0)
 		return fail(part->path, "cannot write", err);
 	if (flock(part->fd, LOCK_EX | LOCK_NB) != 0)

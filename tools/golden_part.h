@@ -42,17 +42,16 @@ struct golden_part {
  * Errors: PLUMB_BAD_INPUT: a part without resume, of another make, being written by another process; a file that is no
  * part; no room. Released by golden_part_close (which leaves the files) or golden_part_remove also after an error. */
 int golden_part_open(const char *out, const char *fingerprint, int64_t bytes, bool resume, struct golden_part *part,
-        const char **note, struct plumb_error *err);
+	const char **note, struct plumb_error *err);
 void golden_part_close(struct golden_part *part);
 void golden_part_remove(struct golden_part *part);
 
-int golden_part_write(
-        struct golden_part *part, int64_t offset, const void *data, int64_t size, struct plumb_error *err);
+int golden_part_write(struct golden_part *part, int64_t offset, const void *data, int64_t size, struct plumb_error *err);
 int golden_part_read(struct golden_part *part, int64_t offset, void *data, int64_t size, struct plumb_error *err);
 
 /* Record a point; decoder NULL: no state is needed there. All writes before it are on the disk first. */
 int golden_part_save(
-        struct golden_part *part, struct golden_point point, struct plumb_decoder *decoder, struct plumb_error *err);
+	struct golden_part *part, struct golden_point point, struct plumb_decoder *decoder, struct plumb_error *err);
 
 /* Bring a fresh decoder to part->point, which has a saved state. token: (position) that it has seen, for its count
  * only. */

@@ -56,8 +56,8 @@ static int add_tensor(struct maker *m, struct golden_run *run, const struct gold
 			more->count = INT64_MAX;
 	if (more->count > MOST_VALUES)
 		return plumb_fail(m->err, PLUMB_BAD_INPUT,
-		        "%s/%s would have %lld values, expected at most %lld; --tensors leaves it out",
-		        plumb_golden_run_name(run->policy), t->name, (long long)more->count, (long long)MOST_VALUES);
+			"%s/%s would have %lld values, expected at most %lld; --tensors leaves it out",
+			plumb_golden_run_name(run->policy), t->name, (long long)more->count, (long long)MOST_VALUES);
 	return PLUMB_OK;
 }
 
@@ -70,7 +70,7 @@ static int add_source(struct maker *m, struct golden_run *run, const struct plum
 	if (s->scope == PLUMB_GOLDEN_OUTSIDE && layer < cfg->layers)
 		return PLUMB_OK; /* the op may run in layers too */
 	if (!plumb_op_runs(cfg, s->op, layer) || !plumb_golden_dataset_name(s, cfg, layer, t.name, sizeof t.name) ||
-	        plumb_golden_source_find(cfg, t.name, &t.layer) != s || !chosen(m, run, t.name, t.layer))
+		plumb_golden_source_find(cfg, t.name, &t.layer) != s || !chosen(m, run, t.name, t.layer))
 		return PLUMB_OK;
 	t.fill = s->form == PLUMB_GOLDEN_STATE ? GOLDEN_FILL_STATE : GOLDEN_FILL_PROMPT;
 	t.type = s->integer ? PLUMB_H5_INT : PLUMB_H5_FLOAT;
@@ -84,22 +84,22 @@ static int add_others(struct maker *m, struct golden_run *run)
 {
 	const struct plumb_config *cfg = m->plan->cfg;
 	struct golden_tensor decode = {
-	        .name = "decode_logits",
-	        .layer = cfg->layers,
-	        .fill = GOLDEN_FILL_DECODE,
-	        .type = PLUMB_H5_FLOAT,
-	        .rank = 2,
-	        .dim = {m->plan->T - run->prefill, cfg->vocab},
-	        .value_bytes = 4,
+		.name = "decode_logits",
+		.layer = cfg->layers,
+		.fill = GOLDEN_FILL_DECODE,
+		.type = PLUMB_H5_FLOAT,
+		.rank = 2,
+		.dim = {m->plan->T - run->prefill, cfg->vocab},
+		.value_bytes = 4,
 	};
 	struct golden_tensor greedy = {
-	        .name = "greedy",
-	        .layer = cfg->layers,
-	        .fill = GOLDEN_FILL_GREEDY,
-	        .type = PLUMB_H5_INT,
-	        .rank = 1,
-	        .dim = {run->steps},
-	        .value_bytes = 8,
+		.name = "greedy",
+		.layer = cfg->layers,
+		.fill = GOLDEN_FILL_GREEDY,
+		.type = PLUMB_H5_INT,
+		.rank = 1,
+		.dim = {run->steps},
+		.value_bytes = 8,
 	};
 	int status = PLUMB_OK;
 
@@ -141,7 +141,7 @@ static int make_run(struct maker *m, struct golden_run *run)
 			if (plumb_golden_dataset_name(&plumb_golden_sources[s], m->plan->cfg, l, name, sizeof name))
 				t = golden_plan_find(run, name);
 			run->of_source[s * (L + 1) + l] =
-			        t && t->source == &plumb_golden_sources[s] ? (int)(t - run->tensor) : -1;
+				t && t->source == &plumb_golden_sources[s] ? (int)(t - run->tensor) : -1;
 		}
 	for (int i = 0; i < run->tensors; i++) {
 		run->tensor[i].offset = m->plan->bytes;
@@ -163,13 +163,13 @@ int golden_plan_make(struct golden_plan *plan, const struct golden_choice *choic
 	for (int i = 0; i < choice->globs && status == PLUMB_OK; i++)
 		if (!m.matched[i])
 			status = plumb_fail(err, PLUMB_BAD_INPUT,
-			        "--tensors: '%s' matches no tensor of these layers and runs; names are like "
-			        "layer03/gdn/output",
-			        choice->glob[i]);
+				"--tensors: '%s' matches no tensor of these layers and runs; names are like "
+				"layer03/gdn/output",
+				choice->glob[i]);
 	for (int i = 0; i < plan->runs && status == PLUMB_OK; i++)
 		if (plan->run[i].tensors == 0)
 			status = plumb_fail(err, PLUMB_BAD_INPUT, "nothing is chosen for the run %s",
-			        plumb_golden_run_name(plan->run[i].policy));
+				plumb_golden_run_name(plan->run[i].policy));
 	return status;
 }
 
@@ -183,8 +183,8 @@ void golden_plan_free(struct golden_plan *plan)
 	}
 }
 
-const struct golden_tensor *golden_plan_of(const struct golden_plan *plan, const struct golden_run *run,
-        const struct plumb_golden_source *source, int layer)
+const struct golden_tensor *golden_plan_of(
+	const struct golden_plan *plan, const struct golden_run *run, const struct plumb_golden_source *source, int layer)
 {
 	int i = run->of_source[(source - plumb_golden_sources) * (plan->cfg->layers + 1) + layer];
 	return i < 0 ? NULL : &run->tensor[i];
@@ -197,8 +197,7 @@ const struct golden_tensor *golden_plan_find(const struct golden_run *run, const
 	return bsearch(&key, run->tensor, (size_t)run->tensors, sizeof key, by_name);
 }
 
-static const struct plumb_h5_entry *entry_of(
-        const struct plumb_golden *golden, enum plumb_policy policy, const char *name)
+static const struct plumb_h5_entry *entry_of(const struct plumb_golden *golden, enum plumb_policy policy, const char *name)
 {
 	char full[64];
 	snprintf(full, sizeof full, "%s/%s", plumb_golden_run_name(policy), name);
@@ -217,7 +216,7 @@ int64_t golden_plan_prefill_of(const struct plumb_golden *golden, enum plumb_pol
 }
 
 bool golden_plan_attribute(
-        const struct golden_plan *plan, const struct plumb_golden_sealed *what, const char **text, int64_t *integer)
+	const struct golden_plan *plan, const struct plumb_golden_sealed *what, const char **text, int64_t *integer)
 {
 	*text = NULL;
 	*integer = PLUMB_GOLDEN_FORMAT;

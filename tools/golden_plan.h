@@ -66,8 +66,8 @@ int golden_plan_make(struct golden_plan *plan, const struct golden_choice *choic
 void golden_plan_free(struct golden_plan *plan);
 
 /* The tensor that a source fills in this layer's call, or NULL. */
-const struct golden_tensor *golden_plan_of(const struct golden_plan *plan, const struct golden_run *run,
-        const struct plumb_golden_source *source, int layer);
+const struct golden_tensor *golden_plan_of(
+	const struct golden_plan *plan, const struct golden_run *run, const struct plumb_golden_source *source, int layer);
 const struct golden_tensor *golden_plan_find(const struct golden_run *run, const char *name);
 
 /* What a file has of a run: greedy tokens (0: none), and the prefill of its decode_logits (-1: it has none). */
@@ -76,7 +76,7 @@ int64_t golden_plan_prefill_of(const struct plumb_golden *golden, enum plumb_pol
 
 /* The attributes of the format, in the order of plumb_golden_sealed: what is said of one, if anything. */
 bool golden_plan_attribute(
-        const struct golden_plan *plan, const struct plumb_golden_sealed *what, const char **text, int64_t *integer);
+	const struct golden_plan *plan, const struct plumb_golden_sealed *what, const char **text, int64_t *integer);
 
 /* One number for everything that decides the bytes of the file: two makes with the same may go on with each other's
  * part. */

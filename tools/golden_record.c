@@ -25,8 +25,7 @@ static void *scratch(struct golden_recorder *r, size_t bytes)
 }
 
 /* count values of a tensor from element `first` on. */
-static int put(
-        struct golden_recorder *r, const struct golden_tensor *t, int64_t first, const void *values, int64_t count)
+static int put(struct golden_recorder *r, const struct golden_tensor *t, int64_t first, const void *values, int64_t count)
 {
 	if (t->type == PLUMB_H5_FLOAT && t->value_bytes == 4)
 		for (int64_t i = 0; i < count; i++)
@@ -41,8 +40,8 @@ static int put_rows(struct golden_recorder *r, const struct plumb_call *call, co
 
 	if (!ours)
 		return plumb_fail(r->err, PLUMB_BAD_INPUT,
-		        "%s: the function that runs %s does not write %s; --tensors leaves it out", t->name,
-		        plumb_ops[call->op].name, t->source->operand);
+			"%s: the function that runs %s does not write %s; --tensors leaves it out", t->name,
+			plumb_ops[call->op].name, t->source->operand);
 	return put(r, t, call->position * width, ours, call->T * width);
 }
 
@@ -101,8 +100,8 @@ static int put_mask(struct golden_recorder *r, const struct plumb_call *call, co
 		for (int64_t k = 0; k < a->count[i]; k++) {
 			int64_t b = a->block[i * N + k];
 			if (b < 0 || b >= complete)
-				return plumb_fail(r->err, PLUMB_BAD_INPUT, "%s: row %lld chose block %lld of %lld",
-				        t->name, (long long)p, (long long)b, (long long)complete);
+				return plumb_fail(r->err, PLUMB_BAD_INPUT, "%s: row %lld chose block %lld of %lld", t->name,
+					(long long)p, (long long)b, (long long)complete);
 			memset(row + b * B, 1, (size_t)B);
 		}
 		memset(row + complete * B, 1, (size_t)(p + 1 - complete * B));
@@ -164,8 +163,8 @@ int golden_record_states(struct golden_recorder *r, struct plumb_decoder *decode
 		if (!values)
 			return PLUMB_BAD_INPUT;
 		plumb_golden_state(t->source, r->plan->cfg, plumb_decoder_state(decoder, t->layer),
-		        plumb_decoder_position(decoder), t->type == PLUMB_H5_FLOAT ? values : NULL,
-		        t->type == PLUMB_H5_INT ? values : NULL);
+			plumb_decoder_position(decoder), t->type == PLUMB_H5_FLOAT ? values : NULL,
+			t->type == PLUMB_H5_INT ? values : NULL);
 		status = put(r, t, 0, values, t->count);
 	}
 	return status;

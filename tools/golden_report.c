@@ -18,19 +18,19 @@ static const char *text_of(const struct plumb_h5 *file, const char *name)
 void golden_report_facts(struct golden_report *r, const struct plumb_h5 *a, const struct plumb_h5 *b)
 {
 	static const char *const names[] = {
-	        "producer",
-	        "checkpoint",
-	        "config",
-	        "set",
-	        "device",
-	        "mode",
-	        "ops",
-	        "profile",
-	        "kv_format",
-	        "state_format",
-	        "ties",
-	        "date",
-	        "model_type",
+		"producer",
+		"checkpoint",
+		"config",
+		"set",
+		"device",
+		"mode",
+		"ops",
+		"profile",
+		"kv_format",
+		"state_format",
+		"ties",
+		"date",
+		"model_type",
 	};
 	for (size_t i = 0; i < sizeof names / sizeof names[0] && r->facts < GOLDEN_FACTS; i++) {
 		const char *x = text_of(a, names[i]), *y = text_of(b, names[i]);
@@ -82,21 +82,20 @@ static void print_detail(const struct diff_item *it)
 		return;
 	} else if (it->kind == DIFF_EXPERTS || it->kind == DIFF_MASK) {
 		printf("%lld of %lld rows differ%s%s", (long long)(it->rows.rows - it->rows.equal),
-		        (long long)it->rows.rows, it->rows.first >= 0 ? "; " : " as sets", it->rows.text);
+			(long long)it->rows.rows, it->rows.first >= 0 ? "; " : " as sets", it->rows.text);
 	} else if (it->kind == DIFF_FLOATS) {
 		const struct plumb_at *at = &it->cmp.first_differ;
-		printf("[%s] %.9g / %.9g", diff_coordinates(it->a, at->index, where), (double)at->candidate,
-		        at->reference);
+		printf("[%s] %.9g / %.9g", diff_coordinates(it->a, at->index, where), (double)at->candidate, at->reference);
 	} else {
-		printf("[%s] %lld / %lld", diff_coordinates(it->a, it->ints.index, where),
-		        (long long)it->ints.candidate, (long long)it->ints.reference);
+		printf("[%s] %lld / %lld", diff_coordinates(it->a, it->ints.index, where), (long long)it->ints.candidate,
+			(long long)it->ints.reference);
 	}
 }
 
 static void print_item(const struct golden_report *r, const struct diff_item *it)
 {
 	char name[96], shape[160], state[32], ulp[32] = "-", l2[32] = "-", cosine[32] = "-", ratio[32] = "-",
-	                                      equal[32] = "-";
+					      equal[32] = "-";
 	bool good = it->state <= DIFF_WITHIN, measured = it->state <= DIFF_BEYOND && it->kind == DIFF_FLOATS;
 
 	diff_printable(it->name, name, sizeof name);
@@ -114,7 +113,7 @@ static void print_item(const struct golden_report *r, const struct diff_item *it
 		snprintf(ratio, sizeof ratio, "%.7f", plumb_compare_norm_ratio(&it->cmp));
 	}
 	printf("%-36s %-12s %s%-6s%s %8s %8s %10s %10s %7s  ", name, shape, good ? output_good() : output_bad(),
-	        state_name(r, it, state), output_plain(), ulp, l2, cosine, ratio, equal);
+		state_name(r, it, state), output_plain(), ulp, l2, cosine, ratio, equal);
 	print_detail(it);
 	printf("\n");
 }
@@ -161,8 +160,8 @@ void golden_report_print(const struct golden_report *r)
 			if (shown++ == 0)
 				printf("\n%s%-36s %-12s %-6s %8s %8s %10s %10s %7s  first differing element: %s / "
 				       "%s%s\n",
-				        output_dim(), "tensor", "shape", "", "max ulp", "rel L2", "cosine",
-				        "norm ratio", "equal %", r->name_a, r->name_b, output_plain());
+					output_dim(), "tensor", "shape", "", "max ulp", "rel L2", "cosine", "norm ratio",
+					"equal %", r->name_a, r->name_b, output_plain());
 			print_item(r, &d->item[i]);
 		}
 		printf("\n");
@@ -170,10 +169,10 @@ void golden_report_print(const struct golden_report *r)
 	printf("%s%s%s  %lld tensors: %lld equal, %lld within (%s), %lld beyond, %lld of another shape; only in %s "
 	       "%lld, only in "
 	       "%s %lld; %.2f s\n",
-	        pass ? output_good() : output_bad(), pass ? "pass" : "FAIL", output_plain(), (long long)d->items,
-	        (long long)d->count[DIFF_EQUAL], (long long)d->count[DIFF_WITHIN], r->demand,
-	        (long long)d->count[DIFF_BEYOND], (long long)d->count[DIFF_SHAPE], r->name_a,
-	        (long long)d->count[DIFF_ONLY_A], r->name_b, (long long)d->count[DIFF_ONLY_B], r->seconds);
+		pass ? output_good() : output_bad(), pass ? "pass" : "FAIL", output_plain(), (long long)d->items,
+		(long long)d->count[DIFF_EQUAL], (long long)d->count[DIFF_WITHIN], r->demand,
+		(long long)d->count[DIFF_BEYOND], (long long)d->count[DIFF_SHAPE], r->name_a,
+		(long long)d->count[DIFF_ONLY_A], r->name_b, (long long)d->count[DIFF_ONLY_B], r->seconds);
 	if (first && !pass) {
 		const struct diff_item *fault = first;
 		char name[96];
@@ -220,7 +219,7 @@ static void add_first(cJSON *o, const struct diff_item *it)
 		return;
 	e = cJSON_AddObjectToObject(o, "first");
 	cJSON_AddStringToObject(
-	        e, "at", diff_coordinates(it->a, it->kind == DIFF_FLOATS ? at->index : it->ints.index, where));
+		e, "at", diff_coordinates(it->a, it->kind == DIFF_FLOATS ? at->index : it->ints.index, where));
 	add_number(e, "a", it->kind == DIFF_FLOATS ? (double)at->candidate : (double)it->ints.candidate);
 	add_number(e, "b", it->kind == DIFF_FLOATS ? at->reference : (double)it->ints.reference);
 }

@@ -19,7 +19,7 @@ static volatile sig_atomic_t there;
 int golden_scratch_make(char **out, struct plumb_error *err)
 {
 	static const char *const name[FILES] = {
-	        "again.h5", "again.h5.part", "again.h5.part-state", "again.h5.part-state.new"};
+		"again.h5", "again.h5.part", "again.h5.part-state", "again.h5.part-state.new"};
 	const char *tmp = getenv("TMPDIR");
 	char *folder = NULL;
 

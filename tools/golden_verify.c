@@ -50,12 +50,12 @@ static int check_dataset(struct plumb_h5 *file, const struct plumb_h5_entry *ent
 
 	if (width > PLUMB_H5_MAX_COUNT)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: %s: rows of %lld elements, expected at most %lld",
-		        plumb_h5_path(file), entry->name, (long long)width, (long long)PLUMB_H5_MAX_COUNT);
+			plumb_h5_path(file), entry->name, (long long)width, (long long)PLUMB_H5_MAX_COUNT);
 	step = step < rows ? step : rows;
 	values = malloc((size_t)(step * width) * sizeof(int64_t) + 1);
 	if (!values)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: %s: out of memory for %lld rows", plumb_h5_path(file),
-		        entry->name, (long long)step);
+			entry->name, (long long)step);
 	plumb_sha256_begin(&sha);
 	for (int64_t r = 0; r < rows && status == PLUMB_OK; r += step) {
 		int64_t n = rows - r < step ? rows - r : step;
@@ -126,12 +126,12 @@ static int check_recorded(const struct verifying *v, struct plumb_error *err)
 	static const struct {
 		const char *name, *words;
 	} known[] = {
-	        {"set", "ref or opt"},
-	        {"device", "simt or cuda"},
-	        {"mode", "oracle or twin"},
-	        {"ties", "lower or torch"},
-	        {"kv_format", "f32 or bf16 or fp8"},
-	        {"state_format", "f32 or f16"},
+		{"set", "ref or opt"},
+		{"device", "simt or cuda"},
+		{"mode", "oracle or twin"},
+		{"ties", "lower or torch"},
+		{"kv_format", "f32 or bf16 or fp8"},
+		{"state_format", "f32 or f16"},
 	};
 	const char *profile = plumb_golden_attribute(v->golden, "profile");
 	const char *ops = plumb_golden_attribute(v->golden, "ops");
@@ -140,22 +140,21 @@ static int check_recorded(const struct verifying *v, struct plumb_error *err)
 		const char *text = plumb_golden_attribute(v->golden, known[i].name);
 		if (text && !one_of(text, known[i].words))
 			return plumb_fail(err, PLUMB_BAD_INPUT, "%s: attribute %s is '%.60s', expected %s", v->path,
-			        known[i].name, text, known[i].words);
+				known[i].name, text, known[i].words);
 	}
-	if (profile && !v->c->set.profile &&
-	        strspn(profile, "abcdefghijklmnopqrstuvwxyz0123456789-") != strlen(profile))
+	if (profile && !v->c->set.profile && strspn(profile, "abcdefghijklmnopqrstuvwxyz0123456789-") != strlen(profile))
 		return plumb_fail(err, PLUMB_BAD_INPUT,
-		        "%s: attribute profile is '%.60s', expected one that ships; others are given by --profile",
-		        v->path, profile);
+			"%s: attribute profile is '%.60s', expected one that ships; others are given by --profile", v->path,
+			profile);
 	for (const char *at = ops; at && *at;) {
 		size_t n = strcspn(at, ",");
 		const char *equals = memchr(at, '=', n);
 		size_t word = equals ? (size_t)(at + n - equals - 1) : 0;
 		if (word != 3 || (strncmp(equals + 1, "ref", 3) != 0 && strncmp(equals + 1, "opt", 3) != 0))
 			return plumb_fail(err, PLUMB_BAD_INPUT,
-			        "%s: attribute ops has '%.*s', expected NAME[@A-B]=ref|opt; other functions are "
-			        "given by --op",
-			        v->path, n < 80 ? (int)n : 80, at);
+				"%s: attribute ops has '%.*s', expected NAME[@A-B]=ref|opt; other functions are "
+				"given by --op",
+				v->path, n < 80 ? (int)n : 80, at);
 		at += n + (at[n] == ',');
 	}
 	return PLUMB_OK;
@@ -174,7 +173,7 @@ static int settings(struct verifying *v, struct plumb_error *err)
 	v->set.device = recorded(v, "device", v->set.device, NULL);
 	v->set.mode = recorded(v, "mode", v->set.mode, NULL);
 	v->set.ties =
-	        recorded(v, "ties", v->set.ties, plumb_golden_ties(v->golden) == PLUMB_TIES_TORCH ? "torch" : "lower");
+		recorded(v, "ties", v->set.ties, plumb_golden_ties(v->golden) == PLUMB_TIES_TORCH ? "torch" : "lower");
 	v->set.kv_format = recorded(v, "kv_format", v->set.kv_format, NULL);
 	v->set.state_format = recorded(v, "state_format", v->set.state_format, NULL);
 	v->set.profile = recorded(v, "profile", v->set.profile, NULL);
@@ -188,7 +187,7 @@ static int settings(struct verifying *v, struct plumb_error *err)
 		for (char *save = NULL, *o = strtok_r(v->ops, ",", &save); o; o = strtok_r(NULL, ",", &save)) {
 			if (v->set.op.count == OPTIONS_MAX_REPEAT)
 				return plumb_fail(err, PLUMB_BAD_INPUT, "%s: attribute ops names more than %d", v->path,
-				        OPTIONS_MAX_REPEAT);
+					OPTIONS_MAX_REPEAT);
 			v->set.op.item[v->set.op.count++] = o;
 		}
 	}
@@ -202,11 +201,11 @@ static int find_runs(struct verifying *v, struct plumb_error *err)
 
 	for (int p = 0; p < 2 && status == PLUMB_OK; p++)
 		if (plumb_golden_has_run(v->golden, (enum plumb_policy)p) &&
-		        (!v->c->set.policy || only == (enum plumb_policy)p))
+			(!v->c->set.policy || only == (enum plumb_policy)p))
 			v->policy[v->runs++] = (enum plumb_policy)p;
 	if (status == PLUMB_OK && v->runs == 0)
 		status = plumb_fail(err, PLUMB_BAD_INPUT, "%s: no group /%s, needed for --policy %s", v->path,
-		        plumb_golden_run_name(only), plumb_policy_name(only));
+			plumb_golden_run_name(only), plumb_policy_name(only));
 	return status;
 }
 
@@ -227,9 +226,9 @@ static int make_plan(struct verifying *v, struct plumb_error *err)
 		status = check_fits(&fits, err);
 		if (status == PLUMB_OK && (T > most || run->steps > most - T))
 			status = plumb_fail(err, PLUMB_BAD_INPUT,
-			        "%s: %lld tokens and %lld greedy ones, expected at most %lld positions "
-			        "(max_position_embeddings)",
-			        v->path, (long long)T, (long long)run->steps, (long long)most);
+				"%s: %lld tokens and %lld greedy ones, expected at most %lld positions "
+				"(max_position_embeddings)",
+				v->path, (long long)T, (long long)run->steps, (long long)most);
 	}
 	if (status != PLUMB_OK)
 		return status;
@@ -249,12 +248,12 @@ static int make_plan(struct verifying *v, struct plumb_error *err)
 static int regenerate(struct verifying *v, struct plumb_error *err)
 {
 	struct golden_make make = {
-	        .plan = &v->plan,
-	        .session = &v->session,
-	        .page_seed = (uint64_t)v->c->set.page_seed,
-	        .progress = !v->c->quiet,
-	        .save_seconds = 1e9,
-	        .label = "golden verify",
+		.plan = &v->plan,
+		.session = &v->session,
+		.page_seed = (uint64_t)v->c->set.page_seed,
+		.progress = !v->c->quiet,
+		.save_seconds = 1e9,
+		.label = "golden verify",
 	};
 	struct golden_made made;
 	int status = options_ties(&v->set, PLUMB_TIES_LOWER, &make.ties, err);
@@ -265,7 +264,7 @@ static int regenerate(struct verifying *v, struct plumb_error *err)
 		status = session_formats(&v->session, &v->set, &make.formats, err);
 	if (status == PLUMB_OK)
 		status = golden_origin_make(
-		        &v->set, &v->session, make.ties, plumb_golden_attribute(v->golden, "date"), &v->origin, err);
+			&v->set, &v->session, make.ties, plumb_golden_attribute(v->golden, "date"), &v->origin, err);
 	if (status == PLUMB_OK)
 		status = make_plan(v, err);
 	if (status == PLUMB_OK && !v->c->keep) {
@@ -288,21 +287,21 @@ static int compare(struct verifying *v, double start, struct plumb_error *err)
 	struct plumb_h5 *now = NULL;
 	struct diff diff = {0};
 	struct diff_options o = {
-	        .group = v->runs == 1 && v->c->set.policy ? plumb_golden_run_name(v->policy[0]) : NULL,
-	        .rule = v->own ? DIFF_BITS : DIFF_TOLERANCES,
-	        .tolerances = v->tolerances,
-	        .progress = !v->c->quiet,
+		.group = v->runs == 1 && v->c->set.policy ? plumb_golden_run_name(v->policy[0]) : NULL,
+		.rule = v->own ? DIFF_BITS : DIFF_TOLERANCES,
+		.tolerances = v->tolerances,
+		.progress = !v->c->quiet,
 	};
 	struct golden_report report = {
-	        .command = "golden verify",
-	        .name_a = "recorded",
-	        .name_b = "now",
-	        .path_a = v->path,
-	        .path_b = v->c->keep ? v->c->keep : v->session.describes,
-	        .diff = &diff,
-	        .verbose = v->c->verbose,
-	        .quiet = v->c->quiet,
-	        .demand = v->own ? "no bit may differ" : "propagated tolerances",
+		.command = "golden verify",
+		.name_a = "recorded",
+		.name_b = "now",
+		.path_a = v->path,
+		.path_b = v->c->keep ? v->c->keep : v->session.describes,
+		.diff = &diff,
+		.verbose = v->c->verbose,
+		.quiet = v->c->quiet,
+		.demand = v->own ? "no bit may differ" : "propagated tolerances",
 	};
 	int status = plumb_h5_open(again, &now, err);
 
@@ -315,7 +314,7 @@ static int compare(struct verifying *v, double start, struct plumb_error *err)
 			golden_report_print(&report);
 			if (!v->c->quiet)
 				printf("checksums  %lld datasets as recorded%s\n", (long long)v->summed,
-				        v->unsummed ? "; others have none" : "");
+					v->unsummed ? "; others have none" : "");
 		}
 		if (v->c->json)
 			status = golden_report_json(&report, v->c->json, err);
@@ -343,7 +342,7 @@ static int verify(const struct verify_command *c, const char *path, struct plumb
 		status = check_sums(&v, err);
 	if (status == PLUMB_OK && c->checksums)
 		printf("%s: %lld datasets as recorded, %lld without a checksum\n", path, (long long)v.summed,
-		        (long long)v.unsummed);
+			(long long)v.unsummed);
 	if (status == PLUMB_OK && !c->checksums)
 		status = settings(&v, err);
 	if (status == PLUMB_OK && !c->checksums)
@@ -368,17 +367,16 @@ static int run(int argc, char **argv)
 {
 	struct verify_command c = {0};
 	const struct option table[] = {
-	        SET_OPTIONS(&c.set),
-	        SYNTHETIC_OPTIONS(&c.set),
-	        {"--checksums", NULL, OPTION_FLAG, &c.checksums, "check the checksums only; needs no checkpoint"},
-	        {"--tolerances", "FILE", OPTION_TEXT, &c.tolerances,
-	                "other tolerances than the built-in ones, for files made elsewhere"},
-	        {"--keep", "FILE", OPTION_TEXT, &c.keep, "keep what was regenerated"},
-	        {"--json", "FILE", OPTION_TEXT, &c.json, "write everything that was measured; '-' is standard output"},
-	        {"--verbose", NULL, OPTION_FLAG, &c.verbose, "show tensors that are equal as well"},
-	        {"--quiet", NULL, OPTION_FLAG, &c.quiet, "the verdict only"},
-	        {"--no-color", NULL, OPTION_FLAG, &c.no_colour,
-	                "no colours on a terminal either (NO_COLOR does the same)"},
+		SET_OPTIONS(&c.set),
+		SYNTHETIC_OPTIONS(&c.set),
+		{"--checksums", NULL, OPTION_FLAG, &c.checksums, "check the checksums only; needs no checkpoint"},
+		{"--tolerances", "FILE", OPTION_TEXT, &c.tolerances,
+			"other tolerances than the built-in ones, for files made elsewhere"},
+		{"--keep", "FILE", OPTION_TEXT, &c.keep, "keep what was regenerated"},
+		{"--json", "FILE", OPTION_TEXT, &c.json, "write everything that was measured; '-' is standard output"},
+		{"--verbose", NULL, OPTION_FLAG, &c.verbose, "show tensors that are equal as well"},
+		{"--quiet", NULL, OPTION_FLAG, &c.quiet, "the verdict only"},
+		{"--no-color", NULL, OPTION_FLAG, &c.no_colour, "no colours on a terminal either (NO_COLOR does the same)"},
 	};
 	const char *operand[1] = {NULL};
 	struct plumb_error err = {""};
@@ -386,13 +384,13 @@ static int run(int argc, char **argv)
 	bool done;
 
 	status = options_parse(&command_golden_verify, table, sizeof table / sizeof table[0], argc, argv, operand, 1,
-	        &operands, &done, &err);
+		&operands, &done, &err);
 	if (status == PLUMB_OK && done)
 		return PLUMB_OK;
 	output_colour(!c.no_colour);
 	if (status == PLUMB_OK && operands != 1)
 		status = plumb_fail(&err, PLUMB_BAD_INPUT, "a golden file is needed; usage: plumb golden verify %s",
-		        command_golden_verify.usage);
+			command_golden_verify.usage);
 	if (status == PLUMB_OK)
 		status = verify(&c, operand[0], &err);
 	if (status != PLUMB_OK && err.text[0])
@@ -401,18 +399,18 @@ static int run(int argc, char **argv)
 }
 
 const struct command command_golden_verify = {
-        .name = "golden verify",
-        .usage = "FILE.h5 --checkpoint DIR|--synthetic PRESET [options]",
-        .brief = "make a golden file once more and say what moved",
-        .about = "Checks all checksums, makes the file once more with the settings it records (a file made elsewhere: "
-                 "by the oracle),\n"
-                 "and says which tensors moved, by how much, and what of its provenance is different now. Our own "
-                 "files must be\n"
-                 "equal in every bit; a file made elsewhere, or other settings than the recorded ones, are held to the "
-                 "tolerances.",
-        .examples = "  plumb golden verify golden/tiny/tiny.h5 --checkpoint golden/tiny/checkpoint\n"
-                    "  plumb golden verify mine.h5 --checkpoint DIR --json report.json\n"
-                    "  plumb golden verify mine.h5 --checkpoint DIR --set opt --device cuda\n"
-                    "  plumb golden verify mine.h5 --checksums",
-        .run = run,
+	.name = "golden verify",
+	.usage = "FILE.h5 --checkpoint DIR|--synthetic PRESET [options]",
+	.brief = "make a golden file once more and say what moved",
+	.about = "Checks all checksums, makes the file once more with the settings it records (a file made elsewhere: "
+		 "by the oracle),\n"
+		 "and says which tensors moved, by how much, and what of its provenance is different now. Our own "
+		 "files must be\n"
+		 "equal in every bit; a file made elsewhere, or other settings than the recorded ones, are held to the "
+		 "tolerances.",
+	.examples = "  plumb golden verify golden/tiny/tiny.h5 --checkpoint golden/tiny/checkpoint\n"
+		    "  plumb golden verify mine.h5 --checkpoint DIR --json report.json\n"
+		    "  plumb golden verify mine.h5 --checkpoint DIR --set opt --device cuda\n"
+		    "  plumb golden verify mine.h5 --checksums",
+	.run = run,
 };

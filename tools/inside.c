@@ -15,7 +15,7 @@ enum { MAX_SHIFT = 64 };
 const char *inside_pattern_name(enum inside_pattern pattern)
 {
 	static const char *const names[INSIDE_PATTERNS] = {"unknown", "unwritten", "nan", "zero", "sign", "factor",
-	        "offset", "shifted", "row", "permuted", "dropped", "doubled", "bias", "rounding", "tie", "choice"};
+		"offset", "shifted", "row", "permuted", "dropped", "doubled", "bias", "rounding", "tie", "choice"};
 	return pattern < INSIDE_PATTERNS ? names[pattern] : names[0];
 }
 
@@ -72,8 +72,8 @@ static bool describe_axis(const struct look *l, int axis, char *text, size_t siz
 	else if (hits == high - low + 1 && high == a->size - 1)
 		snprintf(text, size, "%ss from %lld on", a->name, (long long)(a->first + low));
 	else if (hits == high - low + 1)
-		snprintf(text, size, "%ss %lld to %lld", a->name, (long long)(a->first + low),
-		        (long long)(a->first + high));
+		snprintf(
+			text, size, "%ss %lld to %lld", a->name, (long long)(a->first + low), (long long)(a->first + high));
 	for (size_t m = sizeof modulus / sizeof modulus[0]; !text[0] && m-- > 0;) {
 		int64_t members = 0;
 		if (modulus[m] >= a->size || hits < 2)
@@ -83,14 +83,14 @@ static bool describe_axis(const struct look *l, int axis, char *text, size_t siz
 		int64_t all = (a->size - low % modulus[m] + modulus[m] - 1) / modulus[m];
 		if (members == hits && 4 * hits >= 3 * all)
 			snprintf(text, size, "only %ss that are %lld mod %d", a->name, (long long)(low % modulus[m]),
-			        modulus[m]);
+				modulus[m]);
 	}
 	if (!text[0] && hits <= 4) {
 		size_t at = (size_t)snprintf(text, size, "only %ss", a->name);
 		for (int64_t i = low; i <= high && at < size; i++)
 			if (hit[i])
-				at += (size_t)snprintf(text + at, size - at, "%s %lld", i == low ? "" : ",",
-				        (long long)(a->first + i));
+				at += (size_t)snprintf(
+					text + at, size - at, "%s %lld", i == low ? "" : ",", (long long)(a->first + i));
 	}
 	if (!text[0])
 		snprintf(text, size, "%lld of %lld %ss", (long long)hits, (long long)a->size, a->name);
@@ -185,15 +185,15 @@ static const char *factor_name(const struct look *l, double factor, char *text, 
 		const char *name;
 		double value;
 	} known[] = {
-	        {"sqrt(Dh)", sqrt((double)c->head_dim)},
-	        {"sqrt(Di)", sqrt((double)c->index_dim)},
-	        {"sqrt(Dk)", sqrt((double)c->gdn_key_dim)},
-	        {"sqrt(D)", sqrt((double)c->hidden)},
-	        {"D", (double)c->hidden},
-	        {"S", (double)c->streams},
-	        {"Dk", (double)c->gdn_key_dim},
-	        {"log2(e)", 1.4426950408889634},
-	        {"2", 2.0},
+		{"sqrt(Dh)", sqrt((double)c->head_dim)},
+		{"sqrt(Di)", sqrt((double)c->index_dim)},
+		{"sqrt(Dk)", sqrt((double)c->gdn_key_dim)},
+		{"sqrt(D)", sqrt((double)c->hidden)},
+		{"D", (double)c->hidden},
+		{"S", (double)c->streams},
+		{"Dk", (double)c->gdn_key_dim},
+		{"log2(e)", 1.4426950408889634},
+		{"2", 2.0},
 	};
 	text[0] = '\0';
 	for (size_t i = 0; i < sizeof known / sizeof known[0] && !text[0]; i++) {
@@ -217,9 +217,9 @@ static const char *scale_name(const struct look *l, double factor, char *text, s
 			continue;
 		double global = (double)w->global;
 		if ((w->format == PLUMB_NVFP4 || w->format == PLUMB_FP8_TABLE) && global > 0 &&
-		        (near(factor * global, 1.0) || near(factor, global)))
+			(near(factor * global, 1.0) || near(factor, global)))
 			snprintf(text, size, ": the global scale of %s is %s", info->operand[i].name,
-			        near(factor, global) ? "applied twice" : "missing");
+				near(factor, global) ? "applied twice" : "missing");
 	}
 	return text;
 }
@@ -341,29 +341,29 @@ static void find_pattern(struct look *l, struct inside *out, char *what, size_t 
 		bool inner = axis == l->axes.count - 1;
 		out->pattern = inner ? INSIDE_SHIFTED : INSIDE_ROW;
 		snprintf(what, size, "each the value that belongs %lld %s%s %s: an index is off",
-		        (long long)llabs(out->shift), l->axes.axis[axis].name, llabs(out->shift) == 1 ? "" : "s",
-		        out->shift > 0 ? "further on" : "before");
+			(long long)llabs(out->shift), l->axes.axis[axis].name, llabs(out->shift) == 1 ? "" : "s",
+			out->shift > 0 ? "further on" : "before");
 	} else if (is_rounding(l, &above, &outward, &largest)) {
 		bool one_side = above < 0.05 || above > 0.95, by_sign = outward < 0.05 || outward > 0.95;
 		out->pattern = l->differ >= 8 && (one_side || by_sign) ? INSIDE_BIAS : INSIDE_ROUNDING;
 		if (out->pattern == INSIDE_BIAS)
 			snprintf(what, size,
-			        "off by at most %.0f step%s, %s: a bias, as truncation or a constant of the wrong "
-			        "rounding makes",
-			        largest, largest == 1.0 ? "" : "s",
-			        one_side        ? above > 0.5 ? "all upwards" : "all downwards"
-			        : outward > 0.5 ? "all away from zero"
-			                        : "all towards zero");
+				"off by at most %.0f step%s, %s: a bias, as truncation or a constant of the wrong "
+				"rounding makes",
+				largest, largest == 1.0 ? "" : "s",
+				one_side        ? above > 0.5 ? "all upwards" : "all downwards"
+				: outward > 0.5 ? "all away from zero"
+						: "all towards zero");
 		else
 			snprintf(what, size,
-			        "off by at most %.0f step%s, up as often as down: another order of summation, or a "
-			        "rounding point more or less",
-			        largest, largest == 1.0 ? "" : "s");
+				"off by at most %.0f step%s, up as often as down: another order of summation, or a "
+				"rounding point more or less",
+				largest, largest == 1.0 ? "" : "s");
 	} else if (factor = middle(l, true), isfinite(factor) && l->differ > 1 && most(l, is_scaled, factor, 0.95)) {
 		out->pattern = INSIDE_FACTOR;
 		out->factor = factor;
-		snprintf(what, size, "%.6g%s times what is expected%s", factor,
-		        factor_name(l, factor, name, sizeof name), scale_name(l, factor, scale, sizeof scale));
+		snprintf(what, size, "%.6g%s times what is expected%s", factor, factor_name(l, factor, name, sizeof name),
+			scale_name(l, factor, scale, sizeof scale));
 	} else if (inside_sum(l->call, l->o, l->got, l->want, l->wrong, l->n, &out->pattern, what, size)) {
 		;
 	} else if (offset = middle(l, false), isfinite(offset) && l->differ > 1 && most(l, is_offset, offset, 0.95)) {
@@ -381,7 +381,7 @@ static void find_pattern(struct look *l, struct inside *out, char *what, size_t 
 				want2 += l->want[i] * l->want[i];
 			}
 		snprintf(what, size, "off by %.3g of their size, with no common factor, sum or shift",
-		        want2 > 0 ? sqrt(error2 / want2) : 0.0);
+			want2 > 0 ? sqrt(error2 / want2) : 0.0);
 	}
 }
 
@@ -418,7 +418,7 @@ static bool is_tie(const struct look *l)
 }
 
 void inside_look(const struct plumb_call *call, const struct plumb_operand *o, const double *got, const double *other,
-        const double *want, const unsigned char *wrong, int64_t count, struct inside *out)
+	const double *want, const unsigned char *wrong, int64_t count, struct inside *out)
 {
 	struct look l = {.call = call, .o = o, .got = got, .want = want, .other = other, .n = count};
 	char what[400] = "";
@@ -438,11 +438,10 @@ void inside_look(const struct plumb_call *call, const struct plumb_operand *o, c
 		find_pattern(&l, out, what, sizeof what);
 		if (l.integer && is_tie(&l)) {
 			out->pattern = INSIDE_TIE;
-			snprintf(what, sizeof what,
-			        "another choice among equal scores: the tie goes to the lower index");
+			snprintf(what, sizeof what, "another choice among equal scores: the tie goes to the lower index");
 		}
 		snprintf(out->text, sizeof out->text, "%lld of %lld values of %s are wrong: %s. They are %s.",
-		        (long long)l.differ, (long long)count, o->name, out->where, what);
+			(long long)l.differ, (long long)count, o->name, out->where, what);
 	}
 	free(l.wrong);
 }

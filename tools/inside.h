@@ -39,7 +39,7 @@ struct inside {
  * other: (count) values of a second run over other poison, or NULL. wrong: (count) which elements are; NULL: those that
  * differ. */
 void inside_look(const struct plumb_call *call, const struct plumb_operand *o, const double *got, const double *other,
-        const double *want, const unsigned char *wrong, int64_t count, struct inside *out);
+	const double *want, const unsigned char *wrong, int64_t count, struct inside *out);
 
 const char *inside_pattern_name(enum inside_pattern pattern); /* "factor" */
 

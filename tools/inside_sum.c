@@ -11,17 +11,17 @@ static const struct {
 	enum plumb_op op;
 	const char *output, *weight, *input;
 } projections[] = {
-        {PLUMB_GDN_IN_PROJ, "qkv", "w_qkv", "x"},
-        {PLUMB_GDN_IN_PROJ, "z", "w_z", "x"},
-        {PLUMB_GDN_IN_PROJ, "b", "w_b", "x"},
-        {PLUMB_GDN_IN_PROJ, "a", "w_a", "x"},
-        {PLUMB_GDN_OUT_PROJ, "y", "w", "x"},
-        {PLUMB_ATTN_IN_PROJ, "qg", "w_q", "x"},
-        {PLUMB_ATTN_IN_PROJ, "k", "w_k", "x"},
-        {PLUMB_ATTN_IN_PROJ, "v", "w_v", "x"},
-        {PLUMB_ATTN_OUT_PROJ, "y", "w", "x"},
-        {PLUMB_MOE_ROUTER, "logits", "gate", "x"},
-        {PLUMB_LM_HEAD, "logits", "w", "x"},
+	{PLUMB_GDN_IN_PROJ, "qkv", "w_qkv", "x"},
+	{PLUMB_GDN_IN_PROJ, "z", "w_z", "x"},
+	{PLUMB_GDN_IN_PROJ, "b", "w_b", "x"},
+	{PLUMB_GDN_IN_PROJ, "a", "w_a", "x"},
+	{PLUMB_GDN_OUT_PROJ, "y", "w", "x"},
+	{PLUMB_ATTN_IN_PROJ, "qg", "w_q", "x"},
+	{PLUMB_ATTN_IN_PROJ, "k", "w_k", "x"},
+	{PLUMB_ATTN_IN_PROJ, "v", "w_v", "x"},
+	{PLUMB_ATTN_OUT_PROJ, "y", "w", "x"},
+	{PLUMB_MOE_ROUTER, "logits", "gate", "x"},
+	{PLUMB_LM_HEAD, "logits", "w", "x"},
 };
 
 enum { SAMPLES = 8, MAX_COLUMNS = 8192 }; /* wrong elements whose sums are taken apart; K of the largest */
@@ -69,7 +69,7 @@ static int find_part(const struct samples *x, int64_t K, struct part *p, char *n
 		*p = (struct part){first, K, 1};
 		if ((sign = explains(x, p))) {
 			snprintf(name, size, "the last %lld of %lld terms of each sum (from column %lld on) ",
-			        (long long)(K - first), (long long)K, (long long)first);
+				(long long)(K - first), (long long)K, (long long)first);
 			return sign;
 		}
 	}
@@ -78,8 +78,8 @@ static int find_part(const struct samples *x, int64_t K, struct part *p, char *n
 			*p = (struct part){first, first + chunks[c] < K ? first + chunks[c] : K, 1};
 			if ((sign = explains(x, p))) {
 				snprintf(name, size, "columns %lld to %lld of each sum (chunk %lld of %lld) ",
-				        (long long)p->first, (long long)p->last - 1, (long long)(first / chunks[c]),
-				        (long long)chunks[c]);
+					(long long)p->first, (long long)p->last - 1, (long long)(first / chunks[c]),
+					(long long)chunks[c]);
 				return sign;
 			}
 		}
@@ -88,7 +88,7 @@ static int find_part(const struct samples *x, int64_t K, struct part *p, char *n
 			*p = (struct part){lane, K, chunks[c]};
 			if ((sign = explains(x, p))) {
 				snprintf(name, size, "the columns that are %lld mod %lld of each sum (one lane) ",
-				        (long long)lane, (long long)chunks[c]);
+					(long long)lane, (long long)chunks[c]);
 				return sign;
 			}
 		}
@@ -96,7 +96,7 @@ static int find_part(const struct samples *x, int64_t K, struct part *p, char *n
 }
 
 bool inside_sum(const struct plumb_call *call, const struct plumb_operand *o, const double *got, const double *want,
-        const unsigned char *wrong, int64_t count, enum inside_pattern *pattern, char *what, size_t size)
+	const unsigned char *wrong, int64_t count, enum inside_pattern *pattern, char *what, size_t size)
 {
 	const struct plumb_weight *w = NULL;
 	const float *x = NULL;
@@ -117,7 +117,7 @@ bool inside_sum(const struct plumb_call *call, const struct plumb_operand *o, co
 	for (int64_t i = 0; i < count && of.count < SAMPLES; i++) {
 		double *term;
 		if (!wrong[i] || !isfinite(got[i]) || !isfinite(want[i]) ||
-		        !(term = malloc((size_t)w->cols * sizeof *term)))
+			!(term = malloc((size_t)w->cols * sizeof *term)))
 			continue;
 		plumb_weight_row(w, i % w->rows, 0, w->cols, row);
 		for (int64_t k = 0; k < w->cols; k++) {

@@ -99,7 +99,7 @@ void *judge_copy(const struct plumb_call *call, const struct plumb_operand *o, s
 
 /* Every bit, NaN as NaN. The worst element is one of another class, else the one with the largest difference. */
 static int judge_bits(const struct plumb_call *call, const struct plumb_operand *o, const void *got, const void *want,
-        struct judge_operand *at, struct plumb_error *err)
+	struct judge_operand *at, struct plumb_error *err)
 {
 	size_t bytes = element_bytes(call, o);
 	double *x, *y, worst = -1.0;
@@ -112,7 +112,7 @@ static int judge_bits(const struct plumb_call *call, const struct plumb_operand 
 	for (int64_t i = 0; x && y && i < at->count; i++) {
 		double apart;
 		if (memcmp((const char *)got + (size_t)i * bytes, (const char *)want + (size_t)i * bytes, bytes) == 0 ||
-		        (isnan(x[i]) && isnan(y[i])))
+			(isnan(x[i]) && isnan(y[i])))
 			continue;
 		apart = isfinite(x[i]) && isfinite(y[i]) ? fabs(x[i] - y[i]) : HUGE_VAL;
 		at->differ++;
@@ -151,15 +151,15 @@ static int64_t wrong_router_row(const struct plumb_call *call, const struct plum
 		for (int64_t i = t * E; i < (t + 1) * E; i++)
 			error = fmax(error, fabs((double)l[i] - (double)a->logits[i]));
 		/* two probabilities are equal up to an ulp when the logits are 2^-23 apart; twice that for each exp */
-		if (!(error < HUGE_VAL) || plumb_compare_order(l + t * E, E, (int64_t)A, a->expert + t * A, A,
-		                                   e + t * A, A, 2.0 * error + 0x1p-21, &s) != PLUMB_OK)
+		if (!(error < HUGE_VAL) || plumb_compare_order(l + t * E, E, (int64_t)A, a->expert + t * A, A, e + t * A, A,
+						   2.0 * error + 0x1p-21, &s) != PLUMB_OK)
 			return t;
 	}
 	return -1;
 }
 
 static int judge_bounds(const struct plumb_call *call, const void *before, const struct plumb_case_expected *expected,
-        struct plumb_bound_result *sum, struct judge *out, struct plumb_error *err)
+	struct plumb_bound_result *sum, struct judge *out, struct plumb_error *err)
 {
 	const struct plumb_op_info *info = &plumb_ops[call->op];
 	struct plumb_env env = *call->env;
@@ -213,9 +213,9 @@ unsigned char *judge_beyond(const struct plumb_call *call, const void *before, i
 	env.err = NULL;
 	env.device = NULL;
 	if (wrong && plumb_bounds[call->op] && (data = judge_copy(call, o, &bytes)) &&
-	        (got = judge_values(call, o, data, &n)) &&
-	        plumb_bound_make(&env, call->op, call->position, before, call->args, &set) == PLUMB_OK &&
-	        set.ball[operand] && set.count[operand] == count)
+		(got = judge_values(call, o, data, &n)) &&
+		plumb_bound_make(&env, call->op, call->position, before, call->args, &set) == PLUMB_OK &&
+		set.ball[operand] && set.count[operand] == count)
 		for (int64_t i = 0; i < count; i++) {
 			const struct plumb_ball *b = &set.ball[operand][i];
 			wrong[i] = !(fabs(got[i] - b->value) <= b->error * (1.0 + 0x1p-20) + 0x1p-48 * fabs(b->value));
@@ -254,11 +254,11 @@ static void say(const struct plumb_call *call, enum plumb_case_criterion criteri
 	if (out->pass) {
 		if (criterion == PLUMB_CASE_BOUND)
 			snprintf(out->text, sizeof out->text,
-			        "pass: %" PRId64 " values of %d operands, at most %.3g of the bound", values, operands,
-			        ratio);
+				"pass: %" PRId64 " values of %d operands, at most %.3g of the bound", values, operands,
+				ratio);
 		else
-			snprintf(out->text, sizeof out->text, "pass: %" PRId64 " values of %d operands, every bit",
-			        values, operands);
+			snprintf(out->text, sizeof out->text, "pass: %" PRId64 " values of %d operands, every bit", values,
+				operands);
 		return;
 	}
 	if (out->operand < 0) {
@@ -270,15 +270,15 @@ static void say(const struct plumb_call *call, enum plumb_case_criterion criteri
 	axes_show(&axes, at->worst, place, sizeof place);
 	if (at->gates[0])
 		snprintf(out->text, sizeof out->text,
-		        "FAIL: %s: every value is within its bound, all of them together are not: %s",
-		        info->operand[out->operand].name, at->gates + strlen("FAIL: "));
+			"FAIL: %s: every value is within its bound, all of them together are not: %s",
+			info->operand[out->operand].name, at->gates + strlen("FAIL: "));
 	else if (criterion == PLUMB_CASE_BOUND && at->ratio > 0.0)
 		snprintf(out->text, sizeof out->text, "FAIL: %s: %s is %.9g, exact %.9g: %.3g times the bound",
-		        info->operand[out->operand].name, place, at->got, at->want, at->ratio);
+			info->operand[out->operand].name, place, at->got, at->want, at->ratio);
 	else
 		snprintf(out->text, sizeof out->text,
-		        "FAIL: %s: %" PRId64 " of %" PRId64 " values differ; worst at %s: %.9g, expected %.9g",
-		        info->operand[out->operand].name, at->differ, at->count, place, at->got, at->want);
+			"FAIL: %s: %" PRId64 " of %" PRId64 " values differ; worst at %s: %.9g, expected %.9g",
+			info->operand[out->operand].name, at->differ, at->count, place, at->got, at->want);
 }
 
 static void start(struct judge *out)
@@ -291,7 +291,7 @@ static void start(struct judge *out)
 
 /* Values of a tensor against a tolerance. */
 static int judge_near(const struct plumb_call *call, const struct plumb_operand *o, const void *got, const void *want,
-        const struct plumb_tolerance *tolerance, struct judge_operand *at, struct plumb_error *err)
+	const struct plumb_tolerance *tolerance, struct judge_operand *at, struct plumb_error *err)
 {
 	double *x = judge_values(call, o, got, &at->count), *y = judge_values(call, o, want, &at->count);
 	struct plumb_tolerance allowed = *tolerance;
@@ -318,7 +318,7 @@ static int judge_near(const struct plumb_call *call, const struct plumb_operand 
 }
 
 int judge_fused(const struct plumb_call *call, const struct plumb_case_expected expected[PLUMB_CASE_OPERANDS],
-        const struct plumb_tolerance *tolerance, struct judge *out, struct plumb_error *err)
+	const struct plumb_tolerance *tolerance, struct judge *out, struct plumb_error *err)
 {
 	const struct plumb_op_info *info = &plumb_ops[call->op];
 	int status = PLUMB_OK;
@@ -347,8 +347,8 @@ int judge_fused(const struct plumb_call *call, const struct plumb_case_expected 
 }
 
 int judge_call(const struct plumb_call *call, const void *before,
-        const struct plumb_case_expected expected[PLUMB_CASE_OPERANDS], enum plumb_case_criterion criterion,
-        struct plumb_bound_result *bound, struct judge *out, struct plumb_error *err)
+	const struct plumb_case_expected expected[PLUMB_CASE_OPERANDS], enum plumb_case_criterion criterion,
+	struct plumb_bound_result *bound, struct judge *out, struct plumb_error *err)
 {
 	const struct plumb_op_info *info = &plumb_ops[call->op];
 	int status = PLUMB_OK;

@@ -41,13 +41,13 @@ unsigned char *judge_beyond(const struct plumb_call *call, const void *before, i
 /* A result that went through several ops at once: no bound of a single op holds for it. Outputs and states are held to
  * a tolerance, integers must be equal. */
 int judge_fused(const struct plumb_call *call, const struct plumb_case_expected expected[PLUMB_CASE_OPERANDS],
-        const struct plumb_tolerance *tolerance, struct judge *out, struct plumb_error *err);
+	const struct plumb_tolerance *tolerance, struct judge *out, struct plumb_error *err);
 
 /* call: as it was made, with args as the candidate left them (caches in place); before: the arguments with states from
  * before the call (bound); expected: of a case. bound: measurements to add to (criterion bound); NULL: none.
  * Errors: PLUMB_BAD_INPUT for memory; else PLUMB_OK, whatever the verdict says. */
 int judge_call(const struct plumb_call *call, const void *before,
-        const struct plumb_case_expected expected[PLUMB_CASE_OPERANDS], enum plumb_case_criterion criterion,
-        struct plumb_bound_result *bound, struct judge *out, struct plumb_error *err);
+	const struct plumb_case_expected expected[PLUMB_CASE_OPERANDS], enum plumb_case_criterion criterion,
+	struct plumb_bound_result *bound, struct judge *out, struct plumb_error *err);
 
 #endif

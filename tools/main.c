@@ -11,7 +11,14 @@
 #endif
 
 static const struct command *const commands[] = {
-	&command_check, &command_bisect, &command_replay, &command_run, &command_bench, &command_golden, &command_drift, &command_list,
+	&command_check,
+	&command_bisect,
+	&command_replay,
+	&command_run,
+	&command_bench,
+	&command_golden,
+	&command_drift,
+	&command_list,
 	&command_new_kernel,
 };
 enum { COMMANDS = sizeof commands / sizeof commands[0] };

@@ -44,7 +44,8 @@ static int put(const struct option *o, const char *value, struct plumb_error *er
 	case OPTION_REPEAT: {
 		struct option_list *list = o->place;
 		if (list->count == OPTIONS_MAX_REPEAT)
-			return plumb_fail(err, PLUMB_BAD_INPUT, "%s is given more than %d times", o->name, OPTIONS_MAX_REPEAT);
+			return plumb_fail(
+				err, PLUMB_BAD_INPUT, "%s is given more than %d times", o->name, OPTIONS_MAX_REPEAT);
 		list->item[list->count++] = value;
 		return PLUMB_OK;
 	}
@@ -98,8 +99,8 @@ int options_parse(const struct command *command, const struct option *table, int
 }
 
 /* One of two words. */
-static int choose(const char *option, const char *text, const char *first, const char *second, int *out,
-	struct plumb_error *err)
+static int choose(
+	const char *option, const char *text, const char *first, const char *second, int *out, struct plumb_error *err)
 {
 	if (strcmp(text, first) != 0 && strcmp(text, second) != 0)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "%s is '%s', expected %s or %s", option, text, first, second);
@@ -165,8 +166,8 @@ int options_layers(const char *text, int layers, int *first, int *last, struct p
 	}
 	if (!good || *end || errno || a > b || b >= layers)
 		return plumb_fail(err, PLUMB_BAD_INPUT,
-			"layers are '%s', expected A or A-B with 0 <= A <= B <= %d, or 'out' for what lies outside them", text,
-			layers - 1);
+			"layers are '%s', expected A or A-B with 0 <= A <= B <= %d, or 'out' for what lies outside them",
+			text, layers - 1);
 	*first = (int)a;
 	*last = (int)b;
 	return PLUMB_OK;

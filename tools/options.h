@@ -27,7 +27,7 @@ struct option {
 	const char *name;  /* "--checkpoint" */
 	const char *value; /* "DIR" as help shows it; NULL for a flag */
 	enum option_kind kind;
-	void *place;       /* of the kind's type; left alone when the option is not given */
+	void *place; /* of the kind's type; left alone when the option is not given */
 	const char *help;
 };
 
@@ -49,64 +49,66 @@ int options_parse(const struct command *command, const struct option *table, int
 /* What every command that runs a decoder takes. */
 struct set_options {
 	const char *checkpoint;
-	const char *profile;   /* name or file; NULL: as stored */
+	const char *profile; /* name or file; NULL: as stored */
 	bool scan;
-	const char *synthetic; /* name of a preset; commands that take one have SYNTHETIC_OPTIONS */
-	int64_t weight_seed;   /* of a synthetic model */
-	int64_t memory;        /* GiB of synthetic weights on the host; 0: default */
-	const char *set;       /* ref, opt */
-	const char *device;    /* simt, cuda */
-	const char *mode;      /* oracle, twin */
-	const char *policy;    /* f32, bf16 */
-	const char *ties;      /* lower, torch; NULL: decided by the golden's producer */
-	const char *layers;    /* A-B; NULL: all */
-	struct option_list op; /* NAME[@A-B]=ref|opt */
-	int64_t threads;       /* 0: as OpenMP decides */
+	const char *synthetic;    /* name of a preset; commands that take one have SYNTHETIC_OPTIONS */
+	int64_t weight_seed;      /* of a synthetic model */
+	int64_t memory;           /* GiB of synthetic weights on the host; 0: default */
+	const char *set;          /* ref, opt */
+	const char *device;       /* simt, cuda */
+	const char *mode;         /* oracle, twin */
+	const char *policy;       /* f32, bf16 */
+	const char *ties;         /* lower, torch; NULL: decided by the golden's producer */
+	const char *layers;       /* A-B; NULL: all */
+	struct option_list op;    /* NAME[@A-B]=ref|opt */
+	int64_t threads;          /* 0: as OpenMP decides */
 	const char *kv_format;    /* f32, bf16, fp8; NULL: as the policy says */
 	const char *state_format; /* f32, f16; NULL: f32 */
 	int64_t page_seed;
-	int64_t seed;          /* simt schedule */
-	int64_t gpu;           /* which one */
+	int64_t seed; /* simt schedule */
+	int64_t gpu;  /* which one */
 	bool guard;
-	int64_t timeout;       /* seconds for one call of a user's kernel; 0: no limit */
-	bool compares;         /* for plumb check: kernels of shared objects run guarded unless once, and fused entries get a shadow */
+	int64_t timeout; /* seconds for one call of a user's kernel; 0: no limit */
+	bool compares; /* for plumb check: kernels of shared objects run guarded unless once, and fused entries get a shadow */
 	bool once;
 };
 
 /* The options of struct set_options, to be put into a command's table. */
-#define SET_OPTIONS(s)                                                                                                 \
-	{"--checkpoint", "DIR", OPTION_TEXT, &(s)->checkpoint, "checkpoint folder: config.json and safetensors"},      \
-		{"--profile", "NAME|FILE", OPTION_TEXT, &(s)->profile,                                                 \
-			"hold the weights in these number formats: 'plumb list profiles'"},                            \
-		{"--scan", NULL, OPTION_FLAG, &(s)->scan, "read all weights first: every code must be a number"},      \
-		{"--set", "ref|opt", OPTION_TEXT, &(s)->set, "which set of functions runs (default ref)"},             \
-		{"--device", "simt|cuda", OPTION_TEXT, &(s)->device,                                                   \
-			"where the opt set runs (default simt, the CPU)"},                                             \
-		{"--mode", "oracle|twin", OPTION_TEXT, &(s)->mode,                                                     \
-			"reference in binary64 (default) or in the kernels' declared order"},                          \
-		{"--policy", "f32|bf16", OPTION_TEXT, &(s)->policy, "where activations are rounded (default f32)"},    \
-		{"--ties", "lower|torch", OPTION_TEXT, &(s)->ties, "which of equal scores the oracle's top-k takes"},  \
-		{"--kv-format", "f32|bf16|fp8", OPTION_TEXT, &(s)->kv_format,                                          \
-			"how keys and values are stored (default: as the policy)"},                                    \
-		{"--state-format", "f32|f16", OPTION_TEXT, &(s)->state_format,                                         \
-			"how the GDN state is stored (default f32)"},                                                  \
-		{"--op", "NAME[@A-B]=ref|opt|FILE.so", OPTION_REPEAT, &(s)->op,                                        \
-			"run one op, in layers A to B, from a set or a shared object"},                                \
-		{"--threads", "N", OPTION_COUNT, &(s)->threads, "threads of the reference (the bits do not change)"},  \
-		{"--page-seed", "N", OPTION_COUNT, &(s)->page_seed, "shuffle the cache pages (results do not change)"}, \
-		{"--seed", "N", OPTION_COUNT, &(s)->seed, "order of warps and blocks on simt (0: natural)"},           \
-		{"--gpu", "N", OPTION_COUNT, &(s)->gpu, "which GPU, for --device cuda"},                               \
-		{"--guard", NULL, OPTION_FLAG, &(s)->guard,                                                            \
-			"run every op twice between guard zones, with two poisons"},                                   \
-		{"--timeout", "N", OPTION_COUNT, &(s)->timeout,                                                        \
-			"seconds that one call of a shared object's kernel may take (default 300; 0: no limit)"}
+#define SET_OPTIONS(s)                                                                                                     \
+	{"--checkpoint", "DIR", OPTION_TEXT, &(s)->checkpoint, "checkpoint folder: config.json and safetensors"},          \
+		{"--profile", "NAME|FILE", OPTION_TEXT, &(s)->profile,                                                     \
+			"hold the weights in these number formats: 'plumb list profiles'"},                                \
+		{"--scan", NULL, OPTION_FLAG, &(s)->scan, "read all weights first: every code must be a number"},          \
+		{"--set", "ref|opt", OPTION_TEXT, &(s)->set, "which set of functions runs (default ref)"},                 \
+		{"--device", "simt|cuda", OPTION_TEXT, &(s)->device, "where the opt set runs (default simt, the CPU)"},    \
+		{"--mode", "oracle|twin", OPTION_TEXT, &(s)->mode,                                                         \
+			"reference in binary64 (default) or in the kernels' declared order"},                              \
+		{"--policy", "f32|bf16", OPTION_TEXT, &(s)->policy, "where activations are rounded (default f32)"},        \
+		{"--ties", "lower|torch", OPTION_TEXT, &(s)->ties, "which of equal scores the oracle's top-k takes"},      \
+		{"--kv-format", "f32|bf16|fp8", OPTION_TEXT, &(s)->kv_format,                                              \
+			"how keys and values are stored (default: as the policy)"},                                        \
+		{"--state-format", "f32|f16", OPTION_TEXT, &(s)->state_format,                                             \
+			"how the GDN state is stored (default f32)"},                                                      \
+		{"--op", "NAME[@A-B]=ref|opt|FILE.so", OPTION_REPEAT, &(s)->op,                                            \
+			"run one op, in layers A to B, from a set or a shared object"},                                    \
+		{"--threads", "N", OPTION_COUNT, &(s)->threads, "threads of the reference (the bits do not change)"},      \
+		{"--page-seed", "N", OPTION_COUNT, &(s)->page_seed, "shuffle the cache pages (results do not change)"},    \
+		{"--seed", "N", OPTION_COUNT, &(s)->seed, "order of warps and blocks on simt (0: natural)"},               \
+		{"--gpu", "N", OPTION_COUNT, &(s)->gpu, "which GPU, for --device cuda"},                                   \
+		{"--guard", NULL, OPTION_FLAG, &(s)->guard, "run every op twice between guard zones, with two poisons"},   \
+	{                                                                                                                  \
+		"--timeout", "N", OPTION_COUNT, &(s)->timeout,                                                             \
+			"seconds that one call of a shared object's kernel may take (default 300; 0: no limit)"            \
+	}
 
 /* The same for commands that also run a model without a checkpoint. */
-#define SYNTHETIC_OPTIONS(s)                                                                                           \
-	{"--synthetic", "PRESET", OPTION_TEXT, &(s)->synthetic,                                                        \
-		"instead of a checkpoint: a generated model; 'plumb list presets'"},                                   \
-		{"--weight-seed", "N", OPTION_COUNT, &(s)->weight_seed, "seed of its weights (default 0)"},            \
-		{"--memory", "GiB", OPTION_COUNT, &(s)->memory, "weights kept on the host (default 14)"}
+#define SYNTHETIC_OPTIONS(s)                                                                                               \
+	{"--synthetic", "PRESET", OPTION_TEXT, &(s)->synthetic,                                                            \
+		"instead of a checkpoint: a generated model; 'plumb list presets'"},                                       \
+		{"--weight-seed", "N", OPTION_COUNT, &(s)->weight_seed, "seed of its weights (default 0)"},                \
+	{                                                                                                                  \
+		"--memory", "GiB", OPTION_COUNT, &(s)->memory, "weights kept on the host (default 14)"                     \
+	}
 
 /* Words to values; errors name the option. */
 int options_policy(const struct set_options *s, enum plumb_policy *out, struct plumb_error *err);

@@ -64,8 +64,9 @@ int output_file(const char *path, const char *text, size_t size, struct plumb_er
 	int status;
 
 	if (strcmp(path, "-") == 0)
-		return fwrite(text, 1, size, stdout) == size && fflush(stdout) == 0 ? PLUMB_OK
-										    : fail("standard output", NULL, NULL, err);
+		return fwrite(text, 1, size, stdout) == size && fflush(stdout) == 0
+		               ? PLUMB_OK
+		               : fail("standard output", NULL, NULL, err);
 	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
 		return write_through(path, text, size, err);
 	if (stat(path, &st) == 0 && access(path, W_OK) != 0)

@@ -28,8 +28,7 @@ void progress_within(struct progress *p, int64_t done, double within, int64_t to
 	p->last = now;
 	p->shown = true;
 	fprintf(stderr, "\r%s: %s %lld of %lld%s%s, %.3g %s/s, %.0f s left \033[K", p->label, unit, (long long)done,
-		(long long)total, *where ? ", " : "", where, part / spent, unit,
-		spent * ((double)total - part) / part);
+		(long long)total, *where ? ", " : "", where, part / spent, unit, spent * ((double)total - part) / part);
 	fflush(stderr);
 }
 

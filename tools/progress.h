@@ -19,8 +19,7 @@ void progress_begin(struct progress *p, bool wanted, const char *label);
 /* done of total units; unit names them ("token"). Prints at most five times a second. */
 void progress_step(struct progress *p, int64_t done, int64_t total, const char *unit);
 /* The same inside a unit: within it, 0 to 1 or more; where, e.g. "layer 3 of 48", is shown too. */
-void progress_within(
-	struct progress *p, int64_t done, double within, int64_t total, const char *unit, const char *where);
+void progress_within(struct progress *p, int64_t done, double within, int64_t total, const char *unit, const char *where);
 void progress_end(struct progress *p);
 
 #endif

@@ -108,7 +108,8 @@ int run_digests_write(const char *path, const struct run_digests *d, int64_t pos
 	if (f) {
 		fprintf(f, "{\n  \"format\": \"" FORMAT "\",\n");
 		failed = write_string(f, "model", facts->model) || write_string(f, "profile", facts->profile);
-		fprintf(f, "  \"weight_seed\": %lld,\n  \"policy\": \"%s\",\n  \"context\": %lld,\n"
+		fprintf(f,
+			"  \"weight_seed\": %lld,\n  \"policy\": \"%s\",\n  \"context\": %lld,\n"
 			"  \"capacity\": %lld,\n  \"caches\": \"%s\",\n  \"state\": \"%s\",\n",
 			(long long)facts->weight_seed, facts->policy, (long long)facts->context, (long long)facts->capacity,
 			facts->caches, facts->state);
@@ -127,7 +128,7 @@ int run_digests_write(const char *path, const struct run_digests *d, int64_t pos
 		failed = fclose(f) != 0 || failed;
 	}
 	int status = failed ? plumb_fail(err, PLUMB_BAD_INPUT, "%s: no memory for its text", path)
-			    : output_file(path, text, size, err);
+	                    : output_file(path, text, size, err);
 	free(text);
 	return status;
 }
@@ -145,11 +146,11 @@ static int64_t read_ids(struct plumb_json_object *o, const char *key, const int3
 		return 0;
 	}
 	*out = id;
-	cJSON_ArrayForEach(item, list) {
+	cJSON_ArrayForEach (item, list) {
 		char shown[64];
 		if (!plumb_json_item_int(item, 0, INT32_MAX, &value)) {
-			o->status = plumb_fail(o->err, PLUMB_BAD_INPUT, "%s: %s[%lld] is %s, expected a token id", o->file, key,
-				(long long)n, plumb_json_show(item, shown));
+			o->status = plumb_fail(o->err, PLUMB_BAD_INPUT, "%s: %s[%lld] is %s, expected a token id", o->file,
+				key, (long long)n, plumb_json_show(item, shown));
 			return 0;
 		}
 		id[n++] = (int32_t)value;
@@ -174,16 +175,17 @@ static void read_digests(struct plumb_json_object *o, struct run_expected *e)
 	e->positions = cJSON_GetArraySize(list);
 	e->cell = calloc((size_t)e->positions * cells + 1, sizeof *e->cell);
 	if (e->positions != e->facts.prompts + (e->facts.tokens > 0 ? e->facts.tokens - 1 : 0)) {
-		o->status = plumb_fail(o->err, PLUMB_BAD_INPUT, "%s: digests has %lld lines, expected one for each of %lld tokens "
-			"of the prompt and each token decoded but the last of %lld", o->file, (long long)e->positions,
-			(long long)e->facts.prompts, (long long)e->facts.tokens);
+		o->status = plumb_fail(o->err, PLUMB_BAD_INPUT,
+			"%s: digests has %lld lines, expected one for each of %lld tokens "
+			"of the prompt and each token decoded but the last of %lld",
+			o->file, (long long)e->positions, (long long)e->facts.prompts, (long long)e->facts.tokens);
 		return;
 	}
 	if (!e->cell) {
 		o->status = plumb_fail(o->err, PLUMB_BAD_INPUT, "%s: no memory for digests", o->file);
 		return;
 	}
-	cJSON_ArrayForEach(line, list) {
+	cJSON_ArrayForEach (line, list) {
 		const char *text = cJSON_IsString(line) ? line->valuestring : "";
 		bool good = strlen(text) == length;
 		for (size_t c = 0; c < cells && good; c++) {
@@ -213,7 +215,8 @@ static int expected_take(cJSON *tree, const char *path, struct run_expected *e, 
 		o.status = plumb_fail(err, PLUMB_BAD_INPUT, "%s: expected an object", path);
 	const char *format = plumb_json_string(&o, "format", "");
 	if (!o.status && strcmp(format, FORMAT) != 0)
-		o.status = plumb_fail(err, PLUMB_BAD_INPUT, "%s: format is \"%.60s\", expected \"" FORMAT "\"", path, format);
+		o.status =
+			plumb_fail(err, PLUMB_BAD_INPUT, "%s: format is \"%.60s\", expected \"" FORMAT "\"", path, format);
 	e->facts.model = plumb_json_string(&o, "model", NULL);
 	e->facts.profile = plumb_json_string(&o, "profile", NULL);
 	e->facts.policy = plumb_json_string(&o, "policy", NULL);
@@ -228,7 +231,8 @@ static int expected_take(cJSON *tree, const char *path, struct run_expected *e, 
 	read_digests(&o, e);
 	total = plumb_json_string(&o, "total", NULL);
 	if (!o.status && (strlen(total) != 32 || !is_hex(total, 32)))
-		o.status = plumb_fail(err, PLUMB_BAD_INPUT, "%s: total is \"%.60s\", expected 32 hexadecimal digits", path, total);
+		o.status = plumb_fail(
+			err, PLUMB_BAD_INPUT, "%s: total is \"%.60s\", expected 32 hexadecimal digits", path, total);
 	if (!o.status)
 		memcpy(e->total, total, 32);
 	if (o.status)
@@ -273,7 +277,8 @@ static int same_string(
 {
 	if (strcmp(expected, actual) == 0)
 		return PLUMB_OK;
-	return plumb_fail(err, PLUMB_BAD_INPUT, "%s: %s is \"%.100s\", this run has \"%.100s\"", path, field, expected, actual);
+	return plumb_fail(
+		err, PLUMB_BAD_INPUT, "%s: %s is \"%.100s\", this run has \"%.100s\"", path, field, expected, actual);
 }
 
 static int same_number(const char *path, const char *field, int64_t expected, int64_t actual, struct plumb_error *err)
@@ -284,8 +289,8 @@ static int same_number(const char *path, const char *field, int64_t expected, in
 		(long long)actual);
 }
 
-static int same_run(const struct run_expected *e, const char *path, int layers, const struct run_facts *f,
-	struct plumb_error *err)
+static int same_run(
+	const struct run_expected *e, const char *path, int layers, const struct run_facts *f, struct plumb_error *err)
 {
 	int status = same_string(path, "model", e->facts.model, f->model, err);
 	if (status == PLUMB_OK)
@@ -334,15 +339,17 @@ int run_expected_compare(const struct run_expected *e, const char *path, const s
 		}
 	for (int64_t i = 0; i < f->tokens && i < e->facts.tokens; i++)
 		if (f->token[i] != e->facts.token[i])
-			return plumb_fail(err, PLUMB_MISMATCH, "%s: decoded token %lld is %d, expected %d", path, (long long)i,
-				f->token[i], e->facts.token[i]);
+			return plumb_fail(err, PLUMB_MISMATCH, "%s: decoded token %lld is %d, expected %d", path,
+				(long long)i, f->token[i], e->facts.token[i]);
 	if (f->tokens != e->facts.tokens)
-		return plumb_fail(err, PLUMB_MISMATCH, "%s: %lld tokens decoded, expected %lld (the first %lld are equal)", path,
-			(long long)f->tokens, (long long)e->facts.tokens,
+		return plumb_fail(err, PLUMB_MISMATCH, "%s: %lld tokens decoded, expected %lld (the first %lld are equal)",
+			path, (long long)f->tokens, (long long)e->facts.tokens,
 			(long long)(f->tokens < e->facts.tokens ? f->tokens : e->facts.tokens));
 	struct plumb_digest total = run_digests_total(d);
 	if (strcmp(plumb_digest_show(&total, shown), e->total) != 0)
-		return plumb_fail(err, PLUMB_MISMATCH, "%s: total %s, expected %s, though every token and layer has the "
-			"expected digest", path, shown, e->total);
+		return plumb_fail(err, PLUMB_MISMATCH,
+			"%s: total %s, expected %s, though every token and layer has the "
+			"expected digest",
+			path, shown, e->total);
 	return PLUMB_OK;
 }

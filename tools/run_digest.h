@@ -12,10 +12,10 @@ struct run_facts {
 	const char *profile; /* "" without one */
 	int64_t weight_seed;
 	const char *policy;
-	const char *caches;  /* format of keys and values; "policy": as that says */
-	const char *state;   /* format of the GDN state */
-	int64_t context;     /* positions before the prompt */
-	int64_t capacity;    /* positions of the caches, as asked for: rows of index scores are as long as it says */
+	const char *caches; /* format of keys and values; "policy": as that says */
+	const char *state;  /* format of the GDN state */
+	int64_t context;    /* positions before the prompt */
+	int64_t capacity;   /* positions of the caches, as asked for: rows of index scores are as long as it says */
 	const int32_t *prompt;
 	int64_t prompts;
 	const int32_t *token; /* decoded */
@@ -29,7 +29,7 @@ struct run_digests {
 	int layers; /* L */
 	int64_t first, positions;
 	struct plumb_digest *cell; /* (positions, L + 1) */
-	int64_t last; /* of the running step: its last position */
+	int64_t last;              /* of the running step: its last position */
 };
 int run_digests_create(int layers, int64_t first, int64_t positions, struct run_digests *out, struct plumb_error *err);
 void run_digests_free(struct run_digests *d);

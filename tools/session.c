@@ -62,7 +62,9 @@ static int open_device(const struct set_options *o, struct session *s, struct pl
 	if (o->gpu > 1023)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "--gpu is %lld, expected 0..1023", (long long)o->gpu);
 	const struct plumb_device_options options = {
-		.seed = (uint64_t)o->seed, .ordinal = (int)o->gpu, .poison = o->guard ? PLUMB_POISON_NAN : PLUMB_POISON_OFF,
+		.seed = (uint64_t)o->seed,
+		.ordinal = (int)o->gpu,
+		.poison = o->guard ? PLUMB_POISON_NAN : PLUMB_POISON_OFF,
 		.own_memory = s->user && plumb_user_wants(s->user, PLUMB_KERNEL_SIMT) && strcmp(name, "simt") == 0,
 	};
 	if (strcmp(name, "simt") != 0 && strcmp(name, "cuda") != 0)
@@ -80,7 +82,8 @@ static int make_bindings(const struct set_options *o, struct session *s, struct 
 		return plumb_fail(err, PLUMB_BAD_INPUT, "--mode is '%s', expected oracle or twin", mode);
 	b->ref = (struct plumb_binding){.set = strcmp(mode, "twin") == 0 ? &plumb_ref_twin : &plumb_ref_oracle};
 	b->opt = (struct plumb_binding){0};
-	bool user = s->user && (plumb_user_wants(s->user, PLUMB_KERNEL_CUDA) || plumb_user_wants(s->user, PLUMB_KERNEL_SIMT));
+	bool user =
+		s->user && (plumb_user_wants(s->user, PLUMB_KERNEL_CUDA) || plumb_user_wants(s->user, PLUMB_KERNEL_SIMT));
 	if (wants_opt(o) || o->device || user) {
 		status = open_device(o, s, err);
 		if (status == PLUMB_OK)
@@ -97,15 +100,16 @@ static int make_guard(const struct set_options *o, struct session *s, struct plu
 	if (status == PLUMB_OK && s->guard && s->device)
 		status = plumb_guard_watch(s->guard, s->device, err);
 	if (status == PLUMB_OK && s->user)
-		s->runner = plumb_user_runner(s->user, &(struct plumb_user_options){.guard = s->guard, .guard_all = o->guard,
-			.shadow = o->compares ? &plumb_ref_oracle : NULL});
+		s->runner = plumb_user_runner(s->user, &(struct plumb_user_options){.guard = s->guard,
+							       .guard_all = o->guard,
+							       .shadow = o->compares ? &plumb_ref_oracle : NULL});
 	else if (status == PLUMB_OK && s->guard)
 		s->runner = plumb_guard_runner(s->guard);
 	return status;
 }
 
-int session_formats(const struct session *s, const struct set_options *o, struct plumb_decoder_options *out,
-	struct plumb_error *err)
+int session_formats(
+	const struct session *s, const struct set_options *o, struct plumb_decoder_options *out, struct plumb_error *err)
 {
 	if (o->profile && !s->profile.keep_caches) {
 		out->own_caches = true;
@@ -122,8 +126,8 @@ const struct plumb_runner *session_runner(const struct session *s)
 }
 
 /* The binding of a word. */
-static int choose(const char *option, const char *word, const struct bindings *b, struct plumb_binding *out,
-	struct plumb_error *err)
+static int choose(
+	const char *option, const char *word, const struct bindings *b, struct plumb_binding *out, struct plumb_error *err)
 {
 	if (strcmp(word, "ref") != 0 && strcmp(word, "opt") != 0)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "%s is '%s', expected ref or opt%s", option, word,
@@ -164,7 +168,8 @@ static int bind_op(struct session *s, const char *text, const struct bindings *b
 		return plumb_user_bind(s->user, &s->plan, s->cfg, equals + 1, name, first, last, s->device, err);
 	enum plumb_op op = plumb_op_find(name);
 	if (op == PLUMB_OP_COUNT)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "--op names '%s', which is no op; 'plumb list ops' shows them", name);
+		return plumb_fail(
+			err, PLUMB_BAD_INPUT, "--op names '%s', which is no op; 'plumb list ops' shows them", name);
 	snprintf(option, sizeof option, "--op %s", name);
 	if (status == PLUMB_OK)
 		status = choose(option, equals + 1, b, &binding, err);
@@ -187,19 +192,21 @@ static void describe(const struct set_options *o, struct session *s)
 		snprintf(s->describes, sizeof s->describes, "set opt on %.150s%s; policy %s",
 			plumb_device_description(s->device), mixed, policy);
 	else
-		snprintf(s->describes, sizeof s->describes, "set ref, mode %s%s%s%.100s; policy %s", o->mode ? o->mode : "oracle",
-			mixed, s->device ? ", opt on " : "", s->device ? plumb_device_description(s->device) : "", policy);
+		snprintf(s->describes, sizeof s->describes, "set ref, mode %s%s%s%.100s; policy %s",
+			o->mode ? o->mode : "oracle", mixed, s->device ? ", opt on " : "",
+			s->device ? plumb_device_description(s->device) : "", policy);
 	for (int i = 0; i < 2; i++) {
 		const char *format = i ? o->state_format : o->kv_format;
 		size_t used = strlen(s->describes);
 		if (format)
-			snprintf(s->describes + used, sizeof s->describes - used, "; %s %.8s", i ? "GDN state" : "keys and values",
-				format);
+			snprintf(s->describes + used, sizeof s->describes - used, "; %s %.8s",
+				i ? "GDN state" : "keys and values", format);
 	}
 	if (s->user) {
 		char kernels[400];
 		size_t n = strlen(s->describes);
-		snprintf(s->describes + n, sizeof s->describes - n, "; kernels of %s", plumb_user_describe(s->user, kernels, sizeof kernels));
+		snprintf(s->describes + n, sizeof s->describes - n, "; kernels of %s",
+			plumb_user_describe(s->user, kernels, sizeof kernels));
 	}
 	if (o->guard)
 		strncat(s->describes, "; guarded", sizeof s->describes - strlen(s->describes) - 1);
@@ -236,7 +243,8 @@ static int prepare_model(const struct set_options *o, struct session *s, struct 
 	if (status == PLUMB_OK)
 		s->model = plumb_requantised_model(s->requantised);
 	else if (why.text[0])
-		status = plumb_fail(err, (enum plumb_status)status, "%s, for profile %s: %s", o->checkpoint, s->profile.name, why.text);
+		status = plumb_fail(
+			err, (enum plumb_status)status, "%s, for profile %s: %s", o->checkpoint, s->profile.name, why.text);
 	return status;
 }
 
@@ -246,7 +254,8 @@ static int open_synthetic(const struct set_options *o, struct session *s, struct
 	int status = PLUMB_OK;
 
 	if (o->memory > 1 << 20)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "--memory is %lld GiB, expected at most %d", (long long)o->memory, 1 << 20);
+		return plumb_fail(
+			err, PLUMB_BAD_INPUT, "--memory is %lld GiB, expected at most %d", (long long)o->memory, 1 << 20);
 	options.memory = o->memory << 30;
 	if (o->profile) {
 		status = plumb_profile_open(o->profile, &s->profile, err);
@@ -278,7 +287,8 @@ int session_open(const struct set_options *o, struct session *s, struct plumb_er
 	return session_open_marked(o, NULL, s, err);
 }
 
-int session_open_marked(const struct set_options *o, struct plumb_user_mark *mark, struct session *s, struct plumb_error *err)
+int session_open_marked(
+	const struct set_options *o, struct plumb_user_mark *mark, struct session *s, struct plumb_error *err)
 {
 	return session_open_config(o, mark, NULL, s, err);
 }

@@ -14,27 +14,28 @@
 #include "tools/options.h"
 
 struct session {
-	struct plumb_checkpoint *checkpoint;      /* NULL: a synthetic model */
-	struct plumb_synthetic *synthetic;        /* NULL: a checkpoint */
-	struct plumb_profile profile;             /* where one is named */
-	struct plumb_requantised *requantised;    /* NULL: held as stored */
-	int64_t scanned;                          /* values; -1: not asked for */
+	struct plumb_checkpoint *checkpoint;   /* NULL: a synthetic model */
+	struct plumb_synthetic *synthetic;     /* NULL: a checkpoint */
+	struct plumb_profile profile;          /* where one is named */
+	struct plumb_requantised *requantised; /* NULL: held as stored */
+	int64_t scanned;                       /* values; -1: not asked for */
 	const struct plumb_model *model;
 	const struct plumb_config *cfg; /* of the model, or of a case */
 	struct plumb_plan plan;
-	struct plumb_device *device;   /* NULL: nothing runs from the opt set */
-	bool all_opt;                  /* every op of every layer runs from the opt set */
-	struct plumb_guard *guard;     /* NULL: not asked for */
-	struct plumb_user *user;       /* kernels from shared objects; NULL: none */
-	struct plumb_runner runner;    /* of the user's kernels, or of the guard */
-	char describes[768]; /* "set opt on simt, seed 0; policy f32" and the like */
+	struct plumb_device *device; /* NULL: nothing runs from the opt set */
+	bool all_opt;                /* every op of every layer runs from the opt set */
+	struct plumb_guard *guard;   /* NULL: not asked for */
+	struct plumb_user *user;     /* kernels from shared objects; NULL: none */
+	struct plumb_runner runner;  /* of the user's kernels, or of the guard */
+	char describes[768];         /* "set opt on simt, seed 0; policy f32" and the like */
 };
 
 /* Whether an --op names a shared object. */
 bool session_wants_user(const struct set_options *options);
 
 /* Open what the options name. Released by session_close also after an error. mark: of the users' kernels, may be NULL. */
-int session_open_marked(const struct set_options *options, struct plumb_user_mark *mark, struct session *out, struct plumb_error *err);
+int session_open_marked(
+	const struct set_options *options, struct plumb_user_mark *mark, struct session *out, struct plumb_error *err);
 int session_open(const struct set_options *options, struct session *out, struct plumb_error *err);
 /* Without a checkpoint: for a call whose config comes from elsewhere. model is then NULL. cfg NULL: as session_open_marked. */
 int session_open_config(const struct set_options *options, struct plumb_user_mark *mark, const struct plumb_config *cfg,

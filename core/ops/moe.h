@@ -46,14 +46,14 @@ struct plumb_moe_router {
  * Source       model-spec 2.9. */
 struct plumb_moe_gate_up {
 	int64_t T;
-	const float *x;                           /* in   (T, D) */
-	const int32_t *expert;                    /* in   (T, A) */
-	const struct plumb_weight *gate;          /* bank (E) of (F, D) */
-	const struct plumb_weight *up;            /* bank (E) of (F, D) */
-	const struct plumb_weight *shared_gate;   /* w    (Fs, D) */
-	const struct plumb_weight *shared_up;     /* w    (Fs, D) */
-	float *hidden;                            /* out  (T, A, F) */
-	float *shared_hidden;                     /* out  (T, Fs) */
+	const float *x;                         /* in   (T, D) */
+	const int32_t *expert;                  /* in   (T, A) */
+	const struct plumb_weight *gate;        /* bank (E) of (F, D) */
+	const struct plumb_weight *up;          /* bank (E) of (F, D) */
+	const struct plumb_weight *shared_gate; /* w    (Fs, D) */
+	const struct plumb_weight *shared_up;   /* w    (Fs, D) */
+	float *hidden;                          /* out  (T, A, F) */
+	float *shared_hidden;                   /* out  (T, Fs) */
 };
 
 /* Computes     routed = rne(sum over slots k, in order, of rne(rne(down_e . hidden[k]) * weight[k]));

@@ -8,10 +8,10 @@
 
 /* Hash constants of one PLE module: equal to the I64 tensors of the checkpoint. */
 struct plumb_ngram {
-	int64_t multiplier[PLUMB_MAX_NGRAM];  /* (G) odd, so small that no product reaches 2^63 */
-	int64_t prime[PLUMB_MAX_NGRAM_HEADS]; /* (Hg) modulus of each head */
+	int64_t multiplier[PLUMB_MAX_NGRAM];   /* (G) odd, so small that no product reaches 2^63 */
+	int64_t prime[PLUMB_MAX_NGRAM_HEADS];  /* (Hg) modulus of each head */
 	int64_t offset[PLUMB_MAX_NGRAM_HEADS]; /* (Hg) first row of each head in the table */
-	int64_t rows;                         /* sum of the primes, rounded up to ngram_row_multiple */
+	int64_t rows;                          /* sum of the primes, rounded up to ngram_row_multiple */
 };
 
 /* Constants of PLE module q (0-based position in the sorted ple_layer_ids), computed from the config.
@@ -20,8 +20,7 @@ int plumb_ngram_constants(const struct plumb_config *cfg, int q, struct plumb_ng
 
 /* Table rows of one token. id: (G) raw ids, id[0] the token, id[j] the one j tokens back; row: (Hg).
  * Source: model-spec 2.4 (context rule, hash). */
-void plumb_ngram_rows(
-	const struct plumb_config *cfg, const struct plumb_ngram *ngram, const int64_t *id, int64_t *row);
+void plumb_ngram_rows(const struct plumb_config *cfg, const struct plumb_ngram *ngram, const int64_t *id, int64_t *row);
 
 /* Computes     c_j = EOS if any of the j tokens before t, counted back to it, is EOS, else the token j back (tokens
  *              before the first count as EOS); u_1 = id*m_0, u_n = u_(n-1) xor c_(n-1)*m_(n-1); row of head h =
@@ -35,14 +34,14 @@ void plumb_ngram_rows(
  * Source       model-spec 2.4 (context rule, hash, injection line 1). */
 struct plumb_ple_embed {
 	int64_t T;
-	const int32_t *token;               /* in    (T) */
-	int64_t *history;                   /* state (G-1) */
-	const struct plumb_ngram *ngram;    /* constant */
-	const struct plumb_weight *table;   /* bank  (shards) of (rows, De/Hg) */
+	const int32_t *token;             /* in    (T) */
+	int64_t *history;                 /* state (G-1) */
+	const struct plumb_ngram *ngram;  /* constant */
+	const struct plumb_weight *table; /* bank  (shards) of (rows, De/Hg) */
 	int64_t shards;
-	int64_t shard_rows;                 /* rows of every shard but the last */
-	int64_t *row;                       /* out   (T, Hg) */
-	float *embedding;                   /* out   (T, De) */
+	int64_t shard_rows; /* rows of every shard but the last */
+	int64_t *row;       /* out   (T, Hg) */
+	float *embedding;   /* out   (T, De) */
 };
 
 /* Computes     k = GNorm(lin(key_proj, e); norm_key), v = lin(value_proj, e), q = GNorm(R; norm_query);

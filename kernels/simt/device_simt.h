@@ -42,21 +42,21 @@ struct dim3 {
 enum { warpSize = 32 };
 
 /* Vector types, aligned as on the device. */
-#define PLUMB_SIMT_VECTOR2(name, type)                                                                                 \
-	struct alignas(2 * sizeof(type)) name {                                                                        \
-		type x, y;                                                                                             \
-	};                                                                                                             \
-	static inline name make_##name(type x, type y)                                                                 \
-	{                                                                                                              \
-		return {x, y};                                                                                         \
+#define PLUMB_SIMT_VECTOR2(name, type)                                                                                     \
+	struct alignas(2 * sizeof(type)) name {                                                                            \
+		type x, y;                                                                                                 \
+	};                                                                                                                 \
+	static inline name make_##name(type x, type y)                                                                     \
+	{                                                                                                                  \
+		return {x, y};                                                                                             \
 	}
-#define PLUMB_SIMT_VECTOR4(name, type)                                                                                 \
-	struct alignas(4 * sizeof(type)) name {                                                                        \
-		type x, y, z, w;                                                                                       \
-	};                                                                                                             \
-	static inline name make_##name(type x, type y, type z, type w)                                                 \
-	{                                                                                                              \
-		return {x, y, z, w};                                                                                   \
+#define PLUMB_SIMT_VECTOR4(name, type)                                                                                     \
+	struct alignas(4 * sizeof(type)) name {                                                                            \
+		type x, y, z, w;                                                                                           \
+	};                                                                                                                 \
+	static inline name make_##name(type x, type y, type z, type w)                                                     \
+	{                                                                                                                  \
+		return {x, y, z, w};                                                                                       \
 	}
 PLUMB_SIMT_VECTOR2(float2, float)
 PLUMB_SIMT_VECTOR2(int2, int)
@@ -151,24 +151,24 @@ template <typename T> struct plumb_shared_2d {
 		if (__builtin_expect(static_cast<size_t>(row) >= rows, 0))
 			plumb_simt_fail_index(name, row, rows, columns * sizeof(T));
 		return {begin + row * static_cast<ptrdiff_t>(columns), begin + row * static_cast<ptrdiff_t>(columns),
-		        columns, name};
+			columns, name};
 	}
 };
 } // namespace PLUMB_SIMT_BUILD
 
-#define PLUMB_SIMT_SHARED_ARRAY(type, name, count)                                                                     \
-	static const struct plumb_simt_shared_array plumb_array_##name = {#name, sizeof(type) * (count), __LINE__};    \
+#define PLUMB_SIMT_SHARED_ARRAY(type, name, count)                                                                         \
+	static const struct plumb_simt_shared_array plumb_array_##name = {#name, sizeof(type) * (count), __LINE__};        \
 	type *const plumb_begin_##name = static_cast<type *>(plumb_simt_shared(&plumb_array_##name))
-#define PLUMB_SHARED(type, name, count)                                                                                \
-	PLUMB_SIMT_SHARED_ARRAY(type, name, count);                                                                    \
+#define PLUMB_SHARED(type, name, count)                                                                                    \
+	PLUMB_SIMT_SHARED_ARRAY(type, name, count);                                                                        \
 	const plumb_shared<type> name = {plumb_begin_##name, plumb_begin_##name, (count), #name}
-#define PLUMB_SHARED_2D(type, name, rows, columns)                                                                     \
-	PLUMB_SIMT_SHARED_ARRAY(type, name, (rows) * (columns));                                                       \
+#define PLUMB_SHARED_2D(type, name, rows, columns)                                                                         \
+	PLUMB_SIMT_SHARED_ARRAY(type, name, (rows) * (columns));                                                           \
 	const plumb_shared_2d<type> name = {plumb_begin_##name, (rows), (columns), #name}
-#define PLUMB_DYNAMIC_SHARED(type, name)                                                                               \
-	type *const plumb_begin_##name = reinterpret_cast<type *>(plumb_simt_now->block->dynamic_shared);              \
-	const plumb_shared<type> name = {                                                                              \
-	        plumb_begin_##name, plumb_begin_##name, plumb_simt_now->block->dynamic_bytes / sizeof(type), #name}
+#define PLUMB_DYNAMIC_SHARED(type, name)                                                                                   \
+	type *const plumb_begin_##name = reinterpret_cast<type *>(plumb_simt_now->block->dynamic_shared);                  \
+	const plumb_shared<type> name = {                                                                                  \
+		plumb_begin_##name, plumb_begin_##name, plumb_simt_now->block->dynamic_bytes / sizeof(type), #name}
 #define PLUMB_SHARED_PTR(type) plumb_shared<type>
 
 template <typename T> static inline const T *plumb_simt_aligned(const T *pointer)
@@ -248,20 +248,20 @@ static inline int __all_sync(unsigned mask, int predicate, int line = __builtin_
 static inline float plumb_warp_sum(float value, int line = __builtin_LINE())
 {
 	return plumb_simt_bits<float>(static_cast<uint32_t>(
-	        plumb_simt_collective(PLUMB_SIMT_SUM, 0xffffffffu, plumb_simt_bits<uint32_t>(value), 0, warpSize, line)));
+		plumb_simt_collective(PLUMB_SIMT_SUM, 0xffffffffu, plumb_simt_bits<uint32_t>(value), 0, warpSize, line)));
 }
 
-#define PLUMB_SIMT_SHUFFLE(type, carrier, kind, suffix, by_type)                                                       \
-	static inline type __shfl##suffix##_sync(                                                                      \
-	        unsigned mask, type value, by_type by, int width = warpSize, int line = __builtin_LINE())              \
-	{                                                                                                              \
-		return plumb_simt_bits<type>(static_cast<carrier>(plumb_simt_collective(                               \
-		        kind, mask, plumb_simt_bits<carrier>(value), static_cast<int>(by), width, line)));             \
+#define PLUMB_SIMT_SHUFFLE(type, carrier, kind, suffix, by_type)                                                           \
+	static inline type __shfl##suffix##_sync(                                                                          \
+		unsigned mask, type value, by_type by, int width = warpSize, int line = __builtin_LINE())                  \
+	{                                                                                                                  \
+		return plumb_simt_bits<type>(static_cast<carrier>(plumb_simt_collective(                                   \
+			kind, mask, plumb_simt_bits<carrier>(value), static_cast<int>(by), width, line)));                 \
 	}
-#define PLUMB_SIMT_SHUFFLES(type, carrier, kind)                                                                       \
-	PLUMB_SIMT_SHUFFLE(type, carrier, kind, , int)                                                                 \
-	PLUMB_SIMT_SHUFFLE(type, carrier, kind##_UP, _up, unsigned)                                                    \
-	PLUMB_SIMT_SHUFFLE(type, carrier, kind##_DOWN, _down, unsigned)                                                \
+#define PLUMB_SIMT_SHUFFLES(type, carrier, kind)                                                                           \
+	PLUMB_SIMT_SHUFFLE(type, carrier, kind, , int)                                                                     \
+	PLUMB_SIMT_SHUFFLE(type, carrier, kind##_UP, _up, unsigned)                                                        \
+	PLUMB_SIMT_SHUFFLE(type, carrier, kind##_DOWN, _down, unsigned)                                                    \
 	PLUMB_SIMT_SHUFFLE(type, carrier, kind##_XOR, _xor, int)
 PLUMB_SIMT_SHUFFLES(int, uint32_t, PLUMB_SIMT_SHFL)
 PLUMB_SIMT_SHUFFLES(unsigned, uint32_t, PLUMB_SIMT_SHFL)
@@ -326,34 +326,34 @@ static inline void __nanosleep(unsigned, int line = __builtin_LINE())
 #define PLUMB_SIMT_ATOMIC_ORDER(address) (void)0
 #define PLUMB_SIMT_UNSEEN
 #endif
-#define PLUMB_SIMT_ATOMIC(name, type, expression)                                                                      \
-	PLUMB_SIMT_UNSEEN static inline type name(type *address, type operand, int line = __builtin_LINE())            \
-	{                                                                                                              \
-		plumb_simt_give_way(PLUMB_SIMT_AT_ATOMIC, line);                                                       \
-		PLUMB_SIMT_ATOMIC_ORDER(address);                                                                      \
-		const type old = *address;                                                                             \
-                                                                                                                       \
-		*address = (expression);                                                                               \
-		return old;                                                                                            \
+#define PLUMB_SIMT_ATOMIC(name, type, expression)                                                                          \
+	PLUMB_SIMT_UNSEEN static inline type name(type *address, type operand, int line = __builtin_LINE())                \
+	{                                                                                                                  \
+		plumb_simt_give_way(PLUMB_SIMT_AT_ATOMIC, line);                                                           \
+		PLUMB_SIMT_ATOMIC_ORDER(address);                                                                          \
+		const type old = *address;                                                                                 \
+                                                                                                                           \
+		*address = (expression);                                                                                   \
+		return old;                                                                                                \
 	}
-#define PLUMB_SIMT_ATOMIC_BITS(type)                                                                                   \
-	PLUMB_SIMT_ATOMIC(atomicExch, type, operand)                                                                   \
-	PLUMB_SIMT_ATOMIC(atomicOr, type, old | operand)                                                               \
-	PLUMB_SIMT_ATOMIC(atomicAnd, type, old &operand)                                                               \
-	PLUMB_SIMT_ATOMIC(atomicXor, type, old ^ operand)                                                              \
-	PLUMB_SIMT_UNSEEN static inline type atomicCAS(                                                                \
-	        type *address, type compare, type value, int line = __builtin_LINE())                                  \
-	{                                                                                                              \
-		plumb_simt_give_way(PLUMB_SIMT_AT_ATOMIC, line);                                                       \
-		PLUMB_SIMT_ATOMIC_ORDER(address);                                                                      \
-		const type old = *address;                                                                             \
-                                                                                                                       \
-		if (old == compare)                                                                                    \
-			*address = value;                                                                              \
-		return old;                                                                                            \
+#define PLUMB_SIMT_ATOMIC_BITS(type)                                                                                       \
+	PLUMB_SIMT_ATOMIC(atomicExch, type, operand)                                                                       \
+	PLUMB_SIMT_ATOMIC(atomicOr, type, old | operand)                                                                   \
+	PLUMB_SIMT_ATOMIC(atomicAnd, type, old &operand)                                                                   \
+	PLUMB_SIMT_ATOMIC(atomicXor, type, old ^ operand)                                                                  \
+	PLUMB_SIMT_UNSEEN static inline type atomicCAS(                                                                    \
+		type *address, type compare, type value, int line = __builtin_LINE())                                      \
+	{                                                                                                                  \
+		plumb_simt_give_way(PLUMB_SIMT_AT_ATOMIC, line);                                                           \
+		PLUMB_SIMT_ATOMIC_ORDER(address);                                                                          \
+		const type old = *address;                                                                                 \
+                                                                                                                           \
+		if (old == compare)                                                                                        \
+			*address = value;                                                                                  \
+		return old;                                                                                                \
 	}
-#define PLUMB_SIMT_ATOMIC_ORDERED(type)                                                                                \
-	PLUMB_SIMT_ATOMIC(atomicMax, type, old > operand ? old : operand)                                              \
+#define PLUMB_SIMT_ATOMIC_ORDERED(type)                                                                                    \
+	PLUMB_SIMT_ATOMIC(atomicMax, type, old > operand ? old : operand)                                                  \
 	PLUMB_SIMT_ATOMIC(atomicMin, type, old < operand ? old : operand)
 PLUMB_SIMT_ATOMIC_BITS(int)
 PLUMB_SIMT_ATOMIC_BITS(unsigned)
@@ -511,14 +511,14 @@ static inline float __fsqrt_rn(float a)
 	return __builtin_sqrtf(a);
 }
 
-#define PLUMB_SIMT_EXTREMES(type)                                                                                      \
-	static inline type min(type a, type b)                                                                         \
-	{                                                                                                              \
-		return b < a ? b : a;                                                                                  \
-	}                                                                                                              \
-	static inline type max(type a, type b)                                                                         \
-	{                                                                                                              \
-		return a < b ? b : a;                                                                                  \
+#define PLUMB_SIMT_EXTREMES(type)                                                                                          \
+	static inline type min(type a, type b)                                                                             \
+	{                                                                                                                  \
+		return b < a ? b : a;                                                                                      \
+	}                                                                                                                  \
+	static inline type max(type a, type b)                                                                             \
+	{                                                                                                                  \
+		return a < b ? b : a;                                                                                      \
 	}
 PLUMB_SIMT_EXTREMES(int)
 PLUMB_SIMT_EXTREMES(unsigned)
@@ -536,7 +536,7 @@ template <typename T> struct plumb_same {
 
 template <typename... Parameters>
 static int plumb_simt_start(enum plumb_simt_how how, const char *name, void (*kernel)(Parameters...), dim3 grid, dim3 block,
-        size_t shared_bytes, void *stream, typename plumb_same<Parameters>::type... arguments)
+	size_t shared_bytes, void *stream, typename plumb_same<Parameters>::type... arguments)
 {
 	auto call = [&]() {
 		kernel(arguments...);
@@ -559,13 +559,13 @@ static int plumb_simt_start(enum plumb_simt_how how, const char *name, void (*ke
 	return plumb_simt_run(static_cast<struct plumb_simt *>(stream), &launch);
 }
 
-#define PLUMB_LAUNCH(kernel, grid, block, shared_bytes, ...)                                                           \
+#define PLUMB_LAUNCH(kernel, grid, block, shared_bytes, ...)                                                               \
 	plumb_simt_start(PLUMB_SIMT_PLAIN, #kernel, kernel, grid, block, shared_bytes, __VA_ARGS__)
-#define PLUMB_LAUNCH_COOPERATIVE(kernel, grid, block, shared_bytes, ...)                                               \
+#define PLUMB_LAUNCH_COOPERATIVE(kernel, grid, block, shared_bytes, ...)                                                   \
 	plumb_simt_start(PLUMB_SIMT_COOPERATIVE, #kernel, kernel, grid, block, shared_bytes, __VA_ARGS__)
-#define PLUMB_LAUNCH_DEPENDENT(kernel, grid, block, shared_bytes, ...)                                                 \
+#define PLUMB_LAUNCH_DEPENDENT(kernel, grid, block, shared_bytes, ...)                                                     \
 	plumb_simt_start(PLUMB_SIMT_DEPENDENT, #kernel, kernel, grid, block, shared_bytes, __VA_ARGS__)
-#define PLUMB_LAUNCH_CLUSTER(kernel, grid, block, shared_bytes, ...)                                                   \
+#define PLUMB_LAUNCH_CLUSTER(kernel, grid, block, shared_bytes, ...)                                                       \
 	plumb_simt_start(PLUMB_SIMT_CLUSTER, #kernel, kernel, grid, block, shared_bytes, __VA_ARGS__)
 
 #endif

@@ -371,8 +371,7 @@ static const struct shared_place *shared_array(const struct block *block, uintpt
 	return NULL;
 }
 
-_Noreturn static void report(
-        struct lane *lane, const struct access *now, const struct access *before, uintptr_t address)
+_Noreturn static void report(struct lane *lane, const struct access *now, const struct access *before, uintptr_t address)
 {
 	const struct plumb_simt_dim grid = lane->pool->launch->grid, shape = lane->pool->launch->block;
 	const struct block *block = lane->warp->block;
@@ -384,7 +383,7 @@ _Noreturn static void report(
 
 		if (place)
 			snprintf(where, sizeof(where), "byte %zu of shared array %s", (size_t)(offset - place->offset),
-			        place->array->name);
+				place->array->name);
 		else
 			snprintf(where, sizeof(where), "byte %zu of dynamic shared memory", (size_t)offset);
 	} else {
@@ -393,9 +392,9 @@ _Noreturn static void report(
 	if (lane->line > 0)
 		snprintf(after, sizeof(after), ", made after line %d,", lane->line);
 	FAIL(lane, 0, "race: the %s of %s%s is not ordered after the %s by block (%u,%u,%u), thread (%u,%u,%u)",
-	        now->stores ? "store" : "load", where, after, before->stores ? "store" : "load", before->block % grid.x,
-	        before->block / grid.x % grid.y, before->block / grid.x / grid.y, before->thread % shape.x,
-	        before->thread / shape.x % shape.y, before->thread / shape.x / shape.y);
+		now->stores ? "store" : "load", where, after, before->stores ? "store" : "load", before->block % grid.x,
+		before->block / grid.x % grid.y, before->block / grid.x / grid.y, before->thread % shape.x,
+		before->thread / shape.x % shape.y, before->thread / shape.x / shape.y);
 }
 
 static void check_word(struct lane *lane, uintptr_t word, uint8_t bytes, bool stores)
@@ -405,8 +404,7 @@ static void check_word(struct lane *lane, uintptr_t word, uint8_t bytes, bool st
 	struct race_lane *mine = lane_race(lane);
 	const struct block *block = lane->warp->block;
 	struct cell *cell = &race->cells[plumb_simt_mix(word) % CELLS];
-	const struct access now = {
-	        (uint32_t)block->number, (uint32_t)(lane - block->lanes), mine->clock, bytes, stores};
+	const struct access now = {(uint32_t)block->number, (uint32_t)(lane - block->lanes), mine->clock, bytes, stores};
 
 	/* Shared memory is another memory for every block, whatever block had the place before. */
 	const bool shared = word * 4 - (uintptr_t)block->shared < pool->shared_limit;
@@ -416,8 +414,7 @@ static void check_word(struct lane *lane, uintptr_t word, uint8_t bytes, bool st
 		cell->generation = race->generation;
 		cell->word = word;
 	}
-	if (cell->store.bytes & bytes && !(shared && cell->store.block != now.block) &&
-	        !ordered(lane, mine, &cell->store))
+	if (cell->store.bytes & bytes && !(shared && cell->store.block != now.block) && !ordered(lane, mine, &cell->store))
 		report(lane, &now, &cell->store, word * 4 + (uintptr_t)__builtin_ctz(cell->store.bytes & bytes));
 	if (stores) {
 		for (int r = 0; r < READERS; r++) {
@@ -436,7 +433,7 @@ static void check_word(struct lane *lane, uintptr_t word, uint8_t bytes, bool st
 		struct access *load = &cell->loads[r];
 
 		if (!load->bytes || (load->thread == now.thread && load->block == now.block) ||
-		        (shared && load->block != now.block) || ordered(lane, mine, load)) {
+			(shared && load->block != now.block) || ordered(lane, mine, load)) {
 			*load = now;
 			return;
 		}
@@ -462,30 +459,30 @@ static void check(const volatile void *pointer, size_t size, bool stores)
 /* The names that -fsanitize=thread makes the compilers call. */
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 
-#define ACCESS(size)                                                                                                   \
-	void __tsan_read##size(const void *p)                                                                          \
-	{                                                                                                              \
-		check(p, size, false);                                                                                 \
-	}                                                                                                              \
-	void __tsan_write##size(const void *p)                                                                         \
-	{                                                                                                              \
-		check(p, size, true);                                                                                  \
-	}                                                                                                              \
-	void __tsan_volatile_read##size(const void *p)                                                                 \
-	{                                                                                                              \
-		check(p, size, false);                                                                                 \
-	}                                                                                                              \
-	void __tsan_volatile_write##size(const void *p)                                                                \
-	{                                                                                                              \
-		check(p, size, true);                                                                                  \
-	}                                                                                                              \
-	void __tsan_unaligned_read##size(const void *p)                                                                \
-	{                                                                                                              \
-		check(p, size, false);                                                                                 \
-	}                                                                                                              \
-	void __tsan_unaligned_write##size(const void *p)                                                               \
-	{                                                                                                              \
-		check(p, size, true);                                                                                  \
+#define ACCESS(size)                                                                                                       \
+	void __tsan_read##size(const void *p)                                                                              \
+	{                                                                                                                  \
+		check(p, size, false);                                                                                     \
+	}                                                                                                                  \
+	void __tsan_write##size(const void *p)                                                                             \
+	{                                                                                                                  \
+		check(p, size, true);                                                                                      \
+	}                                                                                                                  \
+	void __tsan_volatile_read##size(const void *p)                                                                     \
+	{                                                                                                                  \
+		check(p, size, false);                                                                                     \
+	}                                                                                                                  \
+	void __tsan_volatile_write##size(const void *p)                                                                    \
+	{                                                                                                                  \
+		check(p, size, true);                                                                                      \
+	}                                                                                                                  \
+	void __tsan_unaligned_read##size(const void *p)                                                                    \
+	{                                                                                                                  \
+		check(p, size, false);                                                                                     \
+	}                                                                                                                  \
+	void __tsan_unaligned_write##size(const void *p)                                                                   \
+	{                                                                                                                  \
+		check(p, size, true);                                                                                      \
 	}
 ACCESS(1)
 ACCESS(2)

@@ -11,23 +11,23 @@
 const char *plumb_simt_kind_name(enum plumb_simt_kind kind)
 {
 	static const char *const names[] = {
-	        [PLUMB_SIMT_SYNCWARP] = "__syncwarp",
-	        [PLUMB_SIMT_BALLOT] = "__ballot_sync",
-	        [PLUMB_SIMT_ANY] = "__any_sync",
-	        [PLUMB_SIMT_ALL] = "__all_sync",
-	        [PLUMB_SIMT_SUM] = "plumb_warp_sum",
-	        [PLUMB_SIMT_SHFL] = "__shfl_sync",
-	        [PLUMB_SIMT_SHFL_UP] = "__shfl_up_sync",
-	        [PLUMB_SIMT_SHFL_DOWN] = "__shfl_down_sync",
-	        [PLUMB_SIMT_SHFL_XOR] = "__shfl_xor_sync",
-	        [PLUMB_SIMT_SHFL64] = "64-bit __shfl_sync",
-	        [PLUMB_SIMT_SHFL64_UP] = "64-bit __shfl_up_sync",
-	        [PLUMB_SIMT_SHFL64_DOWN] = "64-bit __shfl_down_sync",
-	        [PLUMB_SIMT_SHFL64_XOR] = "64-bit __shfl_xor_sync",
-	        [PLUMB_SIMT_BARRIER] = "__syncthreads",
-	        [PLUMB_SIMT_BARRIER_OR] = "__syncthreads_or",
-	        [PLUMB_SIMT_BARRIER_AND] = "__syncthreads_and",
-	        [PLUMB_SIMT_BARRIER_COUNT] = "__syncthreads_count",
+		[PLUMB_SIMT_SYNCWARP] = "__syncwarp",
+		[PLUMB_SIMT_BALLOT] = "__ballot_sync",
+		[PLUMB_SIMT_ANY] = "__any_sync",
+		[PLUMB_SIMT_ALL] = "__all_sync",
+		[PLUMB_SIMT_SUM] = "plumb_warp_sum",
+		[PLUMB_SIMT_SHFL] = "__shfl_sync",
+		[PLUMB_SIMT_SHFL_UP] = "__shfl_up_sync",
+		[PLUMB_SIMT_SHFL_DOWN] = "__shfl_down_sync",
+		[PLUMB_SIMT_SHFL_XOR] = "__shfl_xor_sync",
+		[PLUMB_SIMT_SHFL64] = "64-bit __shfl_sync",
+		[PLUMB_SIMT_SHFL64_UP] = "64-bit __shfl_up_sync",
+		[PLUMB_SIMT_SHFL64_DOWN] = "64-bit __shfl_down_sync",
+		[PLUMB_SIMT_SHFL64_XOR] = "64-bit __shfl_xor_sync",
+		[PLUMB_SIMT_BARRIER] = "__syncthreads",
+		[PLUMB_SIMT_BARRIER_OR] = "__syncthreads_or",
+		[PLUMB_SIMT_BARRIER_AND] = "__syncthreads_and",
+		[PLUMB_SIMT_BARRIER_COUNT] = "__syncthreads_count",
 	};
 	return names[kind];
 }
@@ -51,12 +51,12 @@ struct words plumb_simt_lane_words(const struct lane *lane)
 		snprintf(w.text, sizeof(w.text), "%.60s has exited", who.text);
 		break;
 	case AT_BARRIER:
-		snprintf(w.text, sizeof(w.text), "%.60s waits at %s, line %d", who.text,
-		        plumb_simt_kind_name(lane->kind), lane->line);
+		snprintf(w.text, sizeof(w.text), "%.60s waits at %s, line %d", who.text, plumb_simt_kind_name(lane->kind),
+			lane->line);
 		break;
 	case AT_WARP:
 		snprintf(w.text, sizeof(w.text), "%.60s waits at %s mask 0x%08" PRIx32 ", line %d", who.text,
-		        plumb_simt_kind_name(lane->kind), lane->mask, lane->line);
+			plumb_simt_kind_name(lane->kind), lane->mask, lane->line);
 		break;
 	case AT_GRID:
 		snprintf(w.text, sizeof(w.text), "%.60s waits at plumb_grid_sync, line %d", who.text, lane->line);
@@ -137,15 +137,15 @@ void plumb_simt_no_one_left(struct plumb_simt_pool *pool)
 			if (!first)
 				first = &block->lanes[i];
 			else if (n_shown < 3 && (i == 0 || block->lanes[i].state != block->lanes[i - 1].state ||
-			                                block->lanes[i].line != block->lanes[i - 1].line ||
-			                                block->lanes[i].mask != block->lanes[i - 1].mask))
+							block->lanes[i].line != block->lanes[i - 1].line ||
+							block->lanes[i].mask != block->lanes[i - 1].mask))
 				shown[n_shown++] = plumb_simt_lane_words(&block->lanes[i]);
 		}
 	}
 	const struct words words = plumb_simt_lane_words(first);
 
 	plumb_simt_complain(pool, first, first->line, "deadlock, %u threads wait for ever: %s%s%s%s%s%s%s", waiting,
-	        words.text, n_shown > 0 ? "; " : "", shown[0].text, n_shown > 1 ? "; " : "", shown[1].text,
-	        n_shown > 2 ? "; " : "", shown[2].text);
+		words.text, n_shown > 0 ? "; " : "", shown[0].text, n_shown > 1 ? "; " : "", shown[1].text,
+		n_shown > 2 ? "; " : "", shown[2].text);
 	pool->failed = true;
 }

@@ -77,10 +77,10 @@ static struct plumb_fiber *enter(struct plumb_simt_pool *pool, struct lane *next
 	if (!next->fiber) {
 		if (!pool->free_fibers && !more_fibers(pool)) {
 			plumb_simt_complain(pool, next, 0,
-			        "no memory for the stack of another thread (%u stacks of %zu bytes are in use; each "
-			        "takes two of the "
-			        "kernel's vm.max_map_count mappings)",
-			        pool->n_fibers, pool->stack_bytes);
+				"no memory for the stack of another thread (%u stacks of %zu bytes are in use; each "
+				"takes two of the "
+				"kernel's vm.max_map_count mappings)",
+				pool->n_fibers, pool->stack_bytes);
 			pool->failed = true;
 			return &pool->host;
 		}
@@ -162,7 +162,7 @@ void *plumb_simt_shared(const struct plumb_simt_shared_array *array)
 		FAIL(self, array->line, "more than %d shared arrays", MAX_ARRAYS);
 	if (offset + bytes > pool->shared_limit)
 		FAIL(self, array->line, "shared array %s of %zu bytes: the block already has %zu and the limit is %zu",
-		        array->name, array->bytes, offset, pool->shared_limit);
+			array->name, array->bytes, offset, pool->shared_limit);
 	block->arrays[block->n_arrays].array = array;
 	block->arrays[block->n_arrays++].offset = offset;
 	block->shared_bytes = offset + bytes;
@@ -204,13 +204,13 @@ void *plumb_simt_shared_of(const void *shared, unsigned number)
 void plumb_simt_fail_index(const char *name, long long index, size_t count, size_t element_bytes)
 {
 	FAIL(plumb_simt_running(), 0, "shared array %s has %zu elements of %zu bytes, index %lld is out of range", name,
-	        count, element_bytes, index);
+		count, element_bytes, index);
 }
 
 void plumb_simt_fail_aligned(const void *address, size_t alignment)
 {
-	FAIL(plumb_simt_running(), 0, "a load or view of %zu bytes at address %p, which is not a multiple of it",
-	        alignment, address);
+	FAIL(plumb_simt_running(), 0, "a load or view of %zu bytes at address %p, which is not a multiple of it", alignment,
+		address);
 }
 
 /* ---- the launch ---- */
@@ -241,7 +241,7 @@ void plumb_simt_free(struct plumb_simt *simt)
 }
 
 __attribute__((format(printf, 3, 4))) static int refuse(
-        struct plumb_simt *simt, const struct plumb_simt_launch *launch, const char *format, ...)
+	struct plumb_simt *simt, const struct plumb_simt_launch *launch, const char *format, ...)
 {
 	const struct words kernel = plumb_simt_kernel_words(launch);
 	size_t used;
@@ -305,7 +305,7 @@ static bool prepare_slot(struct plumb_simt_pool *pool, unsigned s, unsigned n_th
 }
 
 static bool prepare(
-        struct plumb_simt_pool *pool, unsigned slots, unsigned n_threads, size_t stack_bytes, size_t shared_limit)
+	struct plumb_simt_pool *pool, unsigned slots, unsigned n_threads, size_t stack_bytes, size_t shared_limit)
 {
 	if (pool->stack_bytes != stack_bytes)
 		drop_fibers(pool);
@@ -365,8 +365,8 @@ int plumb_simt_run(struct plumb_simt *simt, const struct plumb_simt_launch *laun
 	                                    : 1;
 
 	if (launch->shared_bytes > shared_limit)
-		return refuse(simt, launch, "%zu bytes of dynamic shared memory, the limit is %zu",
-		        launch->shared_bytes, shared_limit);
+		return refuse(simt, launch, "%zu bytes of dynamic shared memory, the limit is %zu", launch->shared_bytes,
+			shared_limit);
 	if (slots > n_blocks || launch->cooperative)
 		slots = n_blocks;
 	if (slots > 4096)
@@ -381,7 +381,7 @@ int plumb_simt_run(struct plumb_simt *simt, const struct plumb_simt_launch *laun
 	pool->launch = launch;
 	simt->launches++;
 	if (!prepare(pool, (unsigned)slots, (unsigned)threads, simt->stack_bytes ? simt->stack_bytes : DEFAULT_STACK,
-	            shared_limit))
+		    shared_limit))
 		return refuse(simt, launch, "no memory for %" PRIu64 " resident blocks", slots);
 	pool->n_blocks = n_blocks;
 	pool->next_block = 0;

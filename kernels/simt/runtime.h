@@ -97,7 +97,7 @@ struct plumb_simt_launch {
 	size_t shared_bytes;
 	int cooperative;
 	int dependent;
-	int cluster; /* the grid is one cluster: it is cooperative, and of up to 8 blocks */
+	int cluster;                    /* the grid is one cluster: it is cooperative, and of up to 8 blocks */
 	int race;                       /* the kernel is of the race build (race.h) */
 	void (*thread)(void *argument); /* runs the kernel once, as plumb_simt_now */
 	void *argument;

@@ -122,7 +122,7 @@ struct plumb_simt_pool {
 	struct plumb_simt_race *race; /* kept between launches */
 	unsigned slots, active;
 	uint64_t n_blocks, next_block, stride,
-	        offset; /* block number i of the schedule is (i * stride + offset) mod n_blocks */
+		offset; /* block number i of the schedule is (i * stride + offset) mod n_blocks */
 	uint64_t random, spins, spin_limit, turns;
 	uint32_t poison, mercy;
 	struct warp *warp;         /* the one that runs */
@@ -147,16 +147,16 @@ struct words plumb_simt_lane_words(const struct lane *lane);
 /* "k<2>" of "(k<2>)". */
 struct words plumb_simt_kernel_words(const struct plumb_simt_launch *launch);
 __attribute__((format(printf, 4, 5))) void plumb_simt_complain(
-        struct plumb_simt_pool *pool, const struct lane *lane, int line, const char *format, ...);
+	struct plumb_simt_pool *pool, const struct lane *lane, int line, const char *format, ...);
 /* Leave the launch from inside a thread, for good: its stack and all others are abandoned. */
 _Noreturn void plumb_simt_abandon(struct plumb_simt_pool *pool);
 /* Nobody can run: the end of the grid, or a deadlock, which is reported. */
 void plumb_simt_no_one_left(struct plumb_simt_pool *pool);
 
-#define FAIL(lane, line, ...)                                                                                          \
-	do {                                                                                                           \
-		plumb_simt_complain((lane)->pool, lane, line, __VA_ARGS__);                                            \
-		plumb_simt_abandon((lane)->pool);                                                                      \
+#define FAIL(lane, line, ...)                                                                                              \
+	do {                                                                                                               \
+		plumb_simt_complain((lane)->pool, lane, line, __VA_ARGS__);                                                \
+		plumb_simt_abandon((lane)->pool);                                                                          \
 	} while (0)
 
 /* schedule.c */

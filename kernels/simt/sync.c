@@ -64,7 +64,7 @@ static void finish_collective(struct warp *warp, unsigned g)
 				struct lane *lane = &lanes[__builtin_ctz(group.arrived)];
 
 				FAIL(lane, lane->line, "plumb_warp_sum needs a full warp, lanes 0x%08" PRIx32 " are there",
-				        group.arrived);
+					group.arrived);
 			}
 			common = warp_sum(lanes);
 		} else if (group.kind != PLUMB_SIMT_SYNCWARP) {
@@ -88,10 +88,10 @@ static void finish_collective(struct warp *warp, unsigned g)
 				const bool exists = warp->exist >> lane->source & 1u;
 
 				FAIL(lane, lane->line, "%s mask 0x%08" PRIx32 " reads lane %" PRIu32 ", which %s",
-				        plumb_simt_kind_name(group.kind), group.mask, lane->source,
-				        !exists                           ? "does not exist in this block"
-				        : group.mask >> lane->source & 1u ? "has exited"
-				                                          : "the mask does not name");
+					plumb_simt_kind_name(group.kind), group.mask, lane->source,
+					!exists                           ? "does not exist in this block"
+					: group.mask >> lane->source & 1u ? "has exited"
+									  : "the mask does not name");
 			}
 			lane->result = lanes[lane->source].value;
 			lane->state = READY;
@@ -104,33 +104,31 @@ static void finish_collective(struct warp *warp, unsigned g)
 }
 
 /* Whether something waits that the new arrival contradicts; it does not return then. Out of line: rare. */
-__attribute__((noinline)) static void check_arrival(
-        struct lane *self, enum plumb_simt_kind kind, uint32_t mask, int line)
+__attribute__((noinline)) static void check_arrival(struct lane *self, enum plumb_simt_kind kind, uint32_t mask, int line)
 {
 	struct warp *warp = self->warp;
 	const uint32_t bit = 1u << self->head.lane;
 
 	if (!(mask & bit))
-		FAIL(self, line, "%s mask 0x%08" PRIx32 " does not name the calling lane %u",
-		        plumb_simt_kind_name(kind), mask, self->head.lane);
+		FAIL(self, line, "%s mask 0x%08" PRIx32 " does not name the calling lane %u", plumb_simt_kind_name(kind),
+			mask, self->head.lane);
 	for (unsigned g = 0; g < warp->groups; g++) {
 		const struct group *group = &warp->group[g];
 		const uint32_t named = group->arrived & mask;
 
 		/* It names someone who waits for it elsewhere. Who waits for others only may still come. */
 		if (named && group->mask & bit && (group->mask != mask || group->kind != kind))
-			FAIL(self, line, "%s mask 0x%08" PRIx32 " names lane %d, but %s", plumb_simt_kind_name(kind),
-			        mask, __builtin_ctz(named),
-			        plumb_simt_lane_words(&warp->lanes[__builtin_ctz(named)]).text);
+			FAIL(self, line, "%s mask 0x%08" PRIx32 " names lane %d, but %s", plumb_simt_kind_name(kind), mask,
+				__builtin_ctz(named), plumb_simt_lane_words(&warp->lanes[__builtin_ctz(named)]).text);
 	}
 	if (mask & warp->at_barrier)
 		FAIL(self, line, "%s mask 0x%08" PRIx32 " names lane %d, but %s", plumb_simt_kind_name(kind), mask,
-		        __builtin_ctz(mask & warp->at_barrier),
-		        plumb_simt_lane_words(&warp->lanes[__builtin_ctz(mask & warp->at_barrier)]).text);
+			__builtin_ctz(mask & warp->at_barrier),
+			plumb_simt_lane_words(&warp->lanes[__builtin_ctz(mask & warp->at_barrier)]).text);
 	if (mask & warp->ended && !self->pool->simt->relaxed)
 		FAIL(self, line, "%s mask 0x%08" PRIx32 " names lane %d, but %s", plumb_simt_kind_name(kind), mask,
-		        __builtin_ctz(mask & warp->ended),
-		        plumb_simt_lane_words(&warp->lanes[__builtin_ctz(mask & warp->ended)]).text);
+			__builtin_ctz(mask & warp->ended),
+			plumb_simt_lane_words(&warp->lanes[__builtin_ctz(mask & warp->ended)]).text);
 }
 
 uint64_t plumb_simt_collective(enum plumb_simt_kind kind, uint32_t mask, uint64_t value, int by, int width, int line)
@@ -142,8 +140,7 @@ uint64_t plumb_simt_collective(enum plumb_simt_kind kind, uint32_t mask, uint64_
 	unsigned g = 0;
 
 	if (__builtin_expect(width < 1 || width > WARP || (width & (width - 1)), 0))
-		FAIL(self, line, "%s has width %d, not a power of two of at most 32", plumb_simt_kind_name(kind),
-		        width);
+		FAIL(self, line, "%s has width %d, not a power of two of at most 32", plumb_simt_kind_name(kind), width);
 	self->kind = kind;
 	self->mask = mask;
 	self->line = line;
@@ -152,7 +149,7 @@ uint64_t plumb_simt_collective(enum plumb_simt_kind kind, uint32_t mask, uint64_
 	while (g < warp->groups && (warp->group[g].mask != mask || warp->group[g].kind != kind))
 		g++;
 	if (__builtin_expect(
-	            !(mask & bit) || warp->groups > (g < warp->groups) || (mask & (warp->at_barrier | warp->ended)), 0))
+		    !(mask & bit) || warp->groups > (g < warp->groups) || (mask & (warp->at_barrier | warp->ended)), 0))
 		check_arrival(self, kind, mask, line);
 	if (g == warp->groups)
 		warp->group[warp->groups++] = (struct group){.mask = mask, .kind = kind};
@@ -201,7 +198,7 @@ static void leave_warp(struct lane *self, const char *where, int line)
 	for (unsigned g = 0; g < warp->groups; g++) {
 		if (warp->group[g].mask >> self->head.lane & 1u)
 			FAIL(self, line, "waits at %s, but %s and names it", where,
-			        plumb_simt_lane_words(&warp->lanes[__builtin_ctz(warp->group[g].arrived)]).text);
+				plumb_simt_lane_words(&warp->lanes[__builtin_ctz(warp->group[g].arrived)]).text);
 	}
 }
 
@@ -215,17 +212,17 @@ int plumb_simt_barrier(enum plumb_simt_kind kind, int predicate, int line)
 		leave_warp(self, plumb_simt_kind_name(kind), line);
 	if (block->ended && !self->pool->simt->relaxed)
 		FAIL(self, line, "divergent barrier: waits at %s, but %s", plumb_simt_kind_name(kind),
-		        plumb_simt_lane_words(block->last_ended).text);
+			plumb_simt_lane_words(block->last_ended).text);
 	if (block->at_grid)
 		FAIL(self, line, "divergent barrier: waits at %s, but %s", plumb_simt_kind_name(kind),
-		        plumb_simt_lane_words(block->grid_first).text);
+			plumb_simt_lane_words(block->grid_first).text);
 	if (block->arrived == 0) {
 		block->barrier_first = self;
 		block->barrier_kind = kind;
 		block->trues = 0;
 	} else if (block->barrier_kind != kind || (block->barrier_first->line != line && !self->pool->simt->relaxed)) {
 		FAIL(self, line, "divergent barrier: waits at %s, but %s", plumb_simt_kind_name(kind),
-		        plumb_simt_lane_words(block->barrier_first).text);
+			plumb_simt_lane_words(block->barrier_first).text);
 	}
 	self->kind = kind;
 	self->line = line;
@@ -254,7 +251,7 @@ void plumb_simt_grid_barrier(unsigned *counter, int line)
 		leave_warp(self, "plumb_grid_sync", line);
 	if (block->arrived)
 		FAIL(self, line, "divergent barrier: waits at plumb_grid_sync, but %s",
-		        plumb_simt_lane_words(block->barrier_first).text);
+			plumb_simt_lane_words(block->barrier_first).text);
 	self->line = line;
 	self->state = AT_GRID;
 	make_waiting(self);
@@ -304,10 +301,10 @@ void plumb_simt_give_way(enum plumb_simt_point point, int line)
 
 	if (!fence && ++pool->spins > pool->spin_limit)
 		FAIL(self, line,
-		        "deadlock or no progress: %" PRIu64
-		        " atomics without one thread ending or one barrier completed; it waits "
-		        "for what never comes, or spin_limit is too low",
-		        pool->spin_limit);
+			"deadlock or no progress: %" PRIu64
+			" atomics without one thread ending or one barrier completed; it waits "
+			"for what never comes, or spin_limit is too low",
+			pool->spin_limit);
 	if (pool->seeded) {
 		/* A thread mostly gives way to its warp's other lanes, often to another warp, at times to none. */
 		const uint32_t draw = plumb_simt_chance(pool) & 7u;

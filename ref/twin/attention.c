@@ -27,7 +27,7 @@ int attn_qk_rope_twin(const struct plumb_env *env, const void *args)
 	const struct plumb_attn_qk_rope *a = args;
 	int64_t Hq = env->cfg->q_heads, Hkv = env->cfg->kv_heads, Dh = env->cfg->head_dim;
 	float *q_norm = twin_matrix(env, a->q_norm), *k_norm = twin_matrix(env, a->k_norm);
-	float *unseen = twin_scratch(env, Dh);	  /* stands in for a trace that is not wanted */
+	float *unseen = twin_scratch(env, Dh);    /* stands in for a trace that is not wanted */
 	float *key = twin_scratch(env, Hkv * Dh); /* (Hkv, Dh) */
 	int status = q_norm && k_norm && unseen && key ? PLUMB_OK : PLUMB_BAD_INPUT;
 
@@ -36,13 +36,11 @@ int attn_qk_rope_twin(const struct plumb_env *env, const void *args)
 		const float *rope = a->rope + p * env->cfg->rotary_dim;
 		for (int64_t h = 0; h < Hq; h++) {
 			int64_t i = (t * Hq + h) * Dh;
-			twin_rotate(
-				env, a->qg + 2 * i, q_norm, rope, Dh, a->q_normed ? a->q_normed + i : unseen, a->q + i);
+			twin_rotate(env, a->qg + 2 * i, q_norm, rope, Dh, a->q_normed ? a->q_normed + i : unseen, a->q + i);
 		}
 		for (int64_t h = 0; h < Hkv; h++) {
 			int64_t i = (t * Hkv + h) * Dh;
-			twin_rotate(
-				env, a->k + i, k_norm, rope, Dh, a->k_normed ? a->k_normed + i : unseen, key + h * Dh);
+			twin_rotate(env, a->k + i, k_norm, rope, Dh, a->k_normed ? a->k_normed + i : unseen, key + h * Dh);
 		}
 		plumb_cache_put(a->keys, p, key);
 		plumb_cache_put(a->values, p, a->v + t * Hkv * Dh);
@@ -103,8 +101,8 @@ static float softmax_sum(const float *s, int64_t n, float max, float *tile)
 }
 
 /* One query head: q (Dh), kv head hk of the n listed rows, o (Dh). */
-static void attend(const struct plumb_env *env, const struct plumb_attn_decode *a, const float *q, int64_t hk,
-	int64_t n, struct attend *w, float *o)
+static void attend(const struct plumb_env *env, const struct plumb_attn_decode *a, const float *q, int64_t hk, int64_t n,
+	struct attend *w, float *o)
 {
 	int64_t Dh = env->cfg->head_dim;
 	float scale = (float)(1.0 / sqrt((double)Dh)), max = -INFINITY, *s = w->s;
@@ -158,9 +156,9 @@ int attn_decode_twin(const struct plumb_env *env, const void *args)
 		}
 		attend_close(&w);
 	}
-	return failed ? plumb_fail(env->err, PLUMB_BAD_INPUT, "out of memory for attention over %lld tokens",
-				(long long)most)
-		      : PLUMB_OK;
+	return failed ? plumb_fail(
+				env->err, PLUMB_BAD_INPUT, "out of memory for attention over %lld tokens", (long long)most)
+	              : PLUMB_OK;
 }
 
 int attn_gate_twin(const struct plumb_env *env, const void *args)

@@ -50,8 +50,8 @@ float twin_split_dot(const float *a, const float *b, int64_t n, int pieces)
 	float sum = 0.0f;
 	for (int s = 0; s < pieces; s++) {
 		int64_t k0 = s * length, count = n - k0 < length ? n - k0 : length;
-		float part = twin_dot(a + (count > 0 ? k0 : 0), b + (count > 0 ? k0 : 0), count > 0 ? count : 0,
-			PLUMB_ROW_LANES);
+		float part = twin_dot(
+			a + (count > 0 ? k0 : 0), b + (count > 0 ? k0 : 0), count > 0 ? count : 0, PLUMB_ROW_LANES);
 		sum = s == 0 ? part : sum + part;
 	}
 	return sum;
@@ -65,8 +65,8 @@ float *twin_scratch(const struct plumb_env *env, int64_t count)
 	return m;
 }
 
-int twin_linear_sum(const struct plumb_env *env, const struct plumb_weight *w, const float *x, int64_t T,
-	int64_t call_rows, float *sum)
+int twin_linear_sum(
+	const struct plumb_env *env, const struct plumb_weight *w, const float *x, int64_t T, int64_t call_rows, float *sum)
 {
 	int64_t N = w->rows, K = w->cols;
 	int pieces = plumb_split_count(call_rows, K), failed = 0;
@@ -93,8 +93,8 @@ int twin_linear_sum(const struct plumb_env *env, const struct plumb_weight *w, c
 	return PLUMB_OK;
 }
 
-int twin_linear(const struct plumb_env *env, const struct plumb_weight *w, const float *x, int64_t T, int64_t call_rows,
-	float *y)
+int twin_linear(
+	const struct plumb_env *env, const struct plumb_weight *w, const float *x, int64_t T, int64_t call_rows, float *y)
 {
 	int status = twin_linear_sum(env, w, x, T, call_rows, y);
 	for (int64_t i = 0; i < T * w->rows && status == PLUMB_OK; i++)

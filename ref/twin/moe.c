@@ -57,7 +57,7 @@ int moe_router_twin(const struct plumb_env *env, const void *args)
 	struct ranked *item = malloc((size_t)E * sizeof *item);
 	float *e = twin_scratch(env, E);
 	int status = item && e ? PLUMB_OK
-			       : plumb_fail(env->err, PLUMB_BAD_INPUT, "out of memory for %lld experts", (long long)E);
+	                       : plumb_fail(env->err, PLUMB_BAD_INPUT, "out of memory for %lld experts", (long long)E);
 
 	if (status == PLUMB_OK)
 		status = twin_linear(env, a->gate, a->x, T, E + 1, a->logits);

@@ -10,8 +10,8 @@
 #include "ref/twin/twin.h"
 
 /* The key of block b from its raw keys; w (Di); row, mean, normed: scratch (Di). */
-static void block_key(const struct plumb_env *env, const struct plumb_qsa_project *a, int64_t b, const float *w,
-	float *row, float *mean, float *normed)
+static void block_key(const struct plumb_env *env, const struct plumb_qsa_project *a, int64_t b, const float *w, float *row,
+	float *mean, float *normed)
 {
 	int64_t B = env->cfg->block_tokens, Di = env->cfg->index_dim;
 

@@ -4,8 +4,8 @@
 #include "core/math32.h"
 #include "ref/twin/twin.h"
 
-void twin_rotate(const struct plumb_env *env, const float *x, const float *w, const float *rope, int64_t n,
-	float *normed, float *out)
+void twin_rotate(const struct plumb_env *env, const float *x, const float *w, const float *rope, int64_t n, float *normed,
+	float *out)
 {
 	int64_t half = env->cfg->rotary_dim / 2;
 	float r = plumb_rsqrtf(twin_dot(x, x, n, PLUMB_HEAD_LANES) / (float)n + env->cfg->rms_norm_eps);

@@ -7,7 +7,7 @@
 
 /* out = rope(Norm(x; w)).
  * x, w, out: (n) f32; rope: row of the position, (2, Dr/2); normed: (n), not out. out may be x. */
-void twin_rotate(const struct plumb_env *env, const float *x, const float *w, const float *rope, int64_t n,
-	float *normed, float *out);
+void twin_rotate(const struct plumb_env *env, const float *x, const float *w, const float *rope, int64_t n, float *normed,
+	float *out);
 
 #endif

@@ -42,12 +42,12 @@ float twin_split_dot(const float *a, const float *b, int64_t n, int pieces);
 /* sum[t, n] = row n of w . x[t], not rounded, split(pieces, PLUMB_ROW_LANES).
  * x: (T, K), sum: (T, N) f32; call_rows: the rows of the whole call that the contract counts.
  * Errors: PLUMB_BAD_INPUT for memory. */
-int twin_linear_sum(const struct plumb_env *env, const struct plumb_weight *w, const float *x, int64_t T,
-	int64_t call_rows, float *sum);
+int twin_linear_sum(const struct plumb_env *env, const struct plumb_weight *w, const float *x, int64_t T, int64_t call_rows,
+	float *sum);
 
 /* The same, rounded: y = rne(w . x). */
-int twin_linear(const struct plumb_env *env, const struct plumb_weight *w, const float *x, int64_t T, int64_t call_rows,
-	float *y);
+int twin_linear(
+	const struct plumb_env *env, const struct plumb_weight *w, const float *x, int64_t T, int64_t call_rows, float *y);
 
 /* A small weight (a norm, conv taps) decoded: malloc'ed (rows, cols), or NULL with env->err set. */
 float *twin_matrix(const struct plumb_env *env, const struct plumb_weight *w);

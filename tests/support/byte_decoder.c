@@ -59,8 +59,7 @@ float byte_decoder_element(const struct plumb_weight *w, int64_t n, int64_t k)
 	case PLUMB_FP8_ROW:
 		return other_e4m3(code[n * w->cols + k]) * other_stored(w->scale_format, scale, n);
 	case PLUMB_FP8_BLOCK:
-		return other_e4m3(code[n * w->cols + k]) *
-		       other_stored(w->scale_format, scale, n / 128 * blocks + k / 128);
+		return other_e4m3(code[n * w->cols + k]) * other_stored(w->scale_format, scale, n / 128 * blocks + k / 128);
 	case PLUMB_FP8_TABLE:
 		return other_bf16(other_e4m3(code[n * w->cols + k]) * w->global);
 	case PLUMB_NVFP4:

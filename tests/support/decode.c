@@ -55,11 +55,11 @@ uint64_t decode_state(struct plumb_decoder *d)
 	for (int l = 0; l < cfg->layers; l++) {
 		const struct plumb_layer_state *s = plumb_decoder_state(d, l);
 		if (cfg->kind[l] == PLUMB_LAYER_GDN) {
-			h = decode_digest(h, s->gdn.window,
-				(size_t)(cfg->gdn_conv_taps * plumb_gdn_channels(cfg)) * sizeof(float));
+			h = decode_digest(
+				h, s->gdn.window, (size_t)(cfg->gdn_conv_taps * plumb_gdn_channels(cfg)) * sizeof(float));
 			h = decode_digest(h, s->gdn.s,
-				plumb_format_row_bytes(s->gdn.format,
-					cfg->gdn_value_heads * cfg->gdn_value_dim * cfg->gdn_key_dim));
+				plumb_format_row_bytes(
+					s->gdn.format, cfg->gdn_value_heads * cfg->gdn_value_dim * cfg->gdn_key_dim));
 		} else {
 			h = cache(h, &s->attention.keys, p);
 			h = cache(h, &s->attention.values, p);

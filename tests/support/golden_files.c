@@ -55,8 +55,8 @@ hid_t create(const char *name)
 	return file;
 }
 
-void put(hid_t file, const char *name, hid_t file_type, hid_t memory_type, int rank, const hsize_t *dim,
-        hid_t create_plist, const void *values)
+void put(hid_t file, const char *name, hid_t file_type, hid_t memory_type, int rank, const hsize_t *dim, hid_t create_plist,
+	const void *values)
 {
 	hid_t links = H5Pcreate(H5P_LINK_CREATE), space = H5Screate_simple(rank, dim, NULL), dataset;
 

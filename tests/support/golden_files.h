@@ -27,8 +27,8 @@ void ck_refused(const char *name, const char *what);
 hid_t create(const char *name);
 
 /* Write a dataset and the groups above it; values NULL: leave it unwritten. */
-void put(hid_t file, const char *name, hid_t file_type, hid_t memory_type, int rank, const hsize_t *dim,
-        hid_t create_plist, const void *values);
+void put(hid_t file, const char *name, hid_t file_type, hid_t memory_type, int rank, const hsize_t *dim, hid_t create_plist,
+	const void *values);
 void put_attribute(hid_t object, const char *name, hid_t type, hid_t memory, hid_t space, const void *value);
 
 /* What every golden file has, in the file path: input_ids (three_ids) and fp32/layer00/input (six, [3, 2]). */

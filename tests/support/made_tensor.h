@@ -26,11 +26,16 @@ static inline void made_create(struct made_tensor *m, const char *name, enum plu
 
 	memset(m, 0, sizeof *m);
 	plumb_synthetic_scaling(name, cols, &rms, &centre);
-	m->tensor = (struct plumb_synthetic_tensor){
-		.key = plumb_synthetic_key(name, seed), .first = first, .step = plumb_synthetic_step(format, rms),
+	m->tensor = (struct plumb_synthetic_tensor){.key = plumb_synthetic_key(name, seed),
+		.first = first,
+		.step = plumb_synthetic_step(format, rms),
 		.centre = (float)centre};
-	m->w = (struct plumb_weight){.format = format, .rows = rows, .cols = cols, .scale_format = scale_format,
-		.made = &m->tensor, .global = plumb_synthetic_global_of(format, m->tensor.key, m->tensor.step)};
+	m->w = (struct plumb_weight){.format = format,
+		.rows = rows,
+		.cols = cols,
+		.scale_format = scale_format,
+		.made = &m->tensor,
+		.global = plumb_synthetic_global_of(format, m->tensor.key, m->tensor.step)};
 	m->data_bytes = plumb_weight_data_bytes(&m->w);
 	m->scale_bytes = plumb_weight_scale_bytes(&m->w);
 	m->data = malloc(m->data_bytes + MADE_ZONE);
@@ -61,10 +66,16 @@ static const struct made_case {
 	enum plumb_format format, scale_format;
 	int64_t rows, cols;
 } made_cases[] = {
-	{PLUMB_F32, PLUMB_F32, 5, 37}, {PLUMB_F16, PLUMB_F32, 7, 33}, {PLUMB_BF16, PLUMB_F32, 131, 203},
-	{PLUMB_FP8_ROW, PLUMB_F32, 131, 45}, {PLUMB_FP8_ROW, PLUMB_BF16, 6, 129},
-	{PLUMB_FP8_BLOCK, PLUMB_BF16, 259, 131}, {PLUMB_FP8_BLOCK, PLUMB_F32, 130, 257},
-	{PLUMB_FP8_TABLE, PLUMB_F32, 19, 22}, {PLUMB_NVFP4, PLUMB_F32, 133, 75}, {PLUMB_NVFP4, PLUMB_F32, 64, 256},
+	{PLUMB_F32, PLUMB_F32, 5, 37},
+	{PLUMB_F16, PLUMB_F32, 7, 33},
+	{PLUMB_BF16, PLUMB_F32, 131, 203},
+	{PLUMB_FP8_ROW, PLUMB_F32, 131, 45},
+	{PLUMB_FP8_ROW, PLUMB_BF16, 6, 129},
+	{PLUMB_FP8_BLOCK, PLUMB_BF16, 259, 131},
+	{PLUMB_FP8_BLOCK, PLUMB_F32, 130, 257},
+	{PLUMB_FP8_TABLE, PLUMB_F32, 19, 22},
+	{PLUMB_NVFP4, PLUMB_F32, 133, 75},
+	{PLUMB_NVFP4, PLUMB_F32, 64, 256},
 };
 enum { MADE_CASES = sizeof made_cases / sizeof made_cases[0] };
 

@@ -22,8 +22,7 @@ static void arguments_before(const struct op_case *c, void *args)
 }
 
 /* The first gate that does not hold, with the element of the largest ratio. */
-static bool holds(
-        const struct op_case *c, const struct plumb_bound_result *r, const char *what, char text[OP_CASE_TEXT])
+static bool holds(const struct op_case *c, const struct plumb_bound_result *r, const char *what, char text[OP_CASE_TEXT])
 {
 	for (int i = 0; i < c->operands; i++) {
 		const struct plumb_bound_stat *s = &r->operand[i];
@@ -33,8 +32,8 @@ static bool holds(
 			continue;
 		plumb_bound_stat_passes(s, line, sizeof line);
 		snprintf(text, OP_CASE_TEXT, "%s: %s[%lld] is %.9g, exact %.12g +- %.3g: %s", what,
-		        c->operand[i].info->name, (long long)s->index, (double)s->candidate, s->ball.value,
-		        s->ball.error, line);
+			c->operand[i].info->name, (long long)s->index, (double)s->candidate, s->ball.value, s->ball.error,
+			line);
 		return false;
 	}
 	return true;
@@ -65,8 +64,8 @@ bool op_case_bounded(struct op_case *c, const char *what, struct plumb_bound_res
 }
 
 /* The experts of a token may differ where rounding explains it; the bound of weights goes by the experts chosen. */
-static bool router_near(struct op_case *c, const struct op_result *oracle, const struct op_result *result,
-        const char *what, char text[OP_CASE_TEXT])
+static bool router_near(struct op_case *c, const struct op_result *oracle, const struct op_result *result, const char *what,
+	char text[OP_CASE_TEXT])
 {
 	enum { LOGITS = 3, EXPERT };
 	int64_t E = c->cfg.experts, A = c->cfg.experts_per_token;
@@ -91,7 +90,7 @@ static bool router_near(struct op_case *c, const struct op_result *oracle, const
 }
 
 bool op_case_near(struct op_case *c, const struct op_result *oracle, const struct op_result *result, const char *what,
-        char text[OP_CASE_TEXT])
+	char text[OP_CASE_TEXT])
 {
 	for (int i = 0; i < c->operands; i++) {
 		const struct op_operand *o = &c->operand[i];

@@ -135,8 +135,7 @@ void fill(struct call *c)
 		const struct plumb_operand *o = &info->operand[i];
 		void **at = operand_at(&c->arguments, o);
 		if (o->kind == PLUMB_KIND_F32 && o->role != PLUMB_OUT)
-			*at = values(
-				operand_count(c, o), c->input, o->role == PLUMB_STATE ? PLUMB_POLICY_F32 : c->policy);
+			*at = values(operand_count(c, o), c->input, o->role == PLUMB_STATE ? PLUMB_POLICY_F32 : c->policy);
 		if (o->kind == PLUMB_KIND_STORED) {
 			int64_t n = operand_count(c, o);
 			*at = take(operand_bytes(c, o));
@@ -155,8 +154,7 @@ struct result run(const struct call *c, plumb_op_fn *fn, enum plumb_poison poiso
 {
 	const struct plumb_op_info *info = &plumb_ops[c->op];
 	struct plumb_error err = {""};
-	struct plumb_env env = {
-		.cfg = &c->cfg, .policy = c->policy, .capacity = CAPACITY, .err = &err, .device = device};
+	struct plumb_env env = {.cfg = &c->cfg, .policy = c->policy, .capacity = CAPACITY, .err = &err, .device = device};
 	struct call own = *c;
 	struct result result = {{NULL}};
 
@@ -167,7 +165,8 @@ struct result run(const struct call *c, plumb_op_fn *fn, enum plumb_poison poiso
 			continue;
 		/* every second buffer is not 16-byte aligned, so that a kernel shows both its ways of loading */
 		size_t skew = o->kind == PLUMB_KIND_I64
-				      ? 0 : (size_t)(below(2) * below(4)) * plumb_operand_element(o, &c->arguments);
+		                      ? 0
+		                      : (size_t)(below(2) * below(4)) * plumb_operand_element(o, &c->arguments);
 		unsigned char *m = take(bytes + 3 * ZONE);
 		memset(m, 0xA5, bytes + 3 * ZONE);
 		result.data[i] = m + ZONE + skew;
@@ -291,8 +290,7 @@ double gamma_of(double d)
 
 void bounded(double *ratio, const char *what, int64_t i, double error, double bound)
 {
-	ck_assert_msg(
-		fabs(error) <= bound, "%s: element %lld is off by %g, bound %g", what, (long long)i, error, bound);
+	ck_assert_msg(fabs(error) <= bound, "%s: element %lld is off by %g, bound %g", what, (long long)i, error, bound);
 	if (bound > 0.0 && fabs(error) / bound > *ratio)
 		*ratio = fabs(error) / bound;
 }

@@ -128,8 +128,7 @@ static void make_matrices(struct op_case *c, struct op_operand *o, int format)
 /* Keys and values have a format of their own, the caches of the indexer that of the policy. */
 static enum plumb_format cache_format(struct op_case *c, const struct op_operand *o, bool plain)
 {
-	static const enum plumb_format formats[] = {
-		PLUMB_F32, PLUMB_BF16, PLUMB_CACHE_FP8, PLUMB_CACHE_FP8};
+	static const enum plumb_format formats[] = {PLUMB_F32, PLUMB_BF16, PLUMB_CACHE_FP8, PLUMB_CACHE_FP8};
 	bool own = strcmp(o->info->name, "keys") == 0 || strcmp(o->info->name, "values") == 0;
 
 	if (own && !plain && op_random_below(&c->random, 3))
@@ -181,9 +180,10 @@ static void make_operand(
 		case PLUMB_KIND_I32:
 		case PLUMB_KIND_I64:
 		case PLUMB_KIND_STORED:
-			if (info->kind == PLUMB_KIND_STORED && !options->plain) { /* any format: f32 as often as the others */
-				o->format = (enum plumb_format)(op_random_below(&c->random, 2) *
-								op_random_below(&c->random, PLUMB_PLAIN_FORMATS));
+			if (info->kind == PLUMB_KIND_STORED &&
+				!options->plain) { /* any format: f32 as often as the others */
+				o->format = (enum plumb_format)(
+					op_random_below(&c->random, 2) * op_random_below(&c->random, PLUMB_PLAIN_FORMATS));
 				memcpy((unsigned char *)c->args + info->format, &o->format, sizeof o->format);
 			}
 			memory_make(&o->memory, (size_t)o->count * plumb_operand_element(info, c->args));
@@ -462,8 +462,8 @@ static bool operand_same(const struct op_operand *o, const unsigned char *a, con
 	return differ == 0;
 }
 
-bool op_case_same(struct op_case *c, const struct op_result *a, const struct op_result *b, const char *what,
-	char text[OP_CASE_TEXT])
+bool op_case_same(
+	struct op_case *c, const struct op_result *a, const struct op_result *b, const char *what, char text[OP_CASE_TEXT])
 {
 	for (int i = 0; i < c->operands; i++)
 		if (a->bytes[i] && !operand_same(&c->operand[i], a->bytes[i], b->bytes[i], what, text))
@@ -477,8 +477,8 @@ bool op_case_agree(
 	plumb_op_fn *reference = plumb_ref_twin.op[c->op];
 	struct op_result twin = {{NULL}}, other = {{NULL}};
 	bool ok = op_case_run(c, "twin", reference, NULL, PLUMB_POISON_NAN, &twin, text) &&
-		  op_case_run(c, "twin", reference, NULL, PLUMB_POISON_LARGE, &other, text) &&
-		  op_case_same(c, &other, &twin, "twin, other poison", text);
+	          op_case_run(c, "twin", reference, NULL, PLUMB_POISON_LARGE, &other, text) &&
+	          op_case_same(c, &other, &twin, "twin, other poison", text);
 
 	for (int d = 0; ok && d < devices; d++) {
 		bool large = d % 2;
@@ -500,9 +500,9 @@ bool op_case_check(
 {
 	struct op_result oracle = {{NULL}}, twin = {{NULL}};
 	bool ok = op_case_run(c, "oracle", plumb_ref_oracle.op[c->op], NULL, PLUMB_POISON_LARGE, &oracle, text) &&
-		  op_case_bounded(c, "oracle", NULL, text) &&
-		  op_case_run(c, "twin", plumb_ref_twin.op[c->op], NULL, PLUMB_POISON_NAN, &twin, text) &&
-		  op_case_near(c, &oracle, &twin, "twin against oracle", text);
+	          op_case_bounded(c, "oracle", NULL, text) &&
+	          op_case_run(c, "twin", plumb_ref_twin.op[c->op], NULL, PLUMB_POISON_NAN, &twin, text) &&
+	          op_case_near(c, &oracle, &twin, "twin against oracle", text);
 
 	op_result_free(&oracle);
 	op_result_free(&twin);

@@ -46,7 +46,7 @@ struct op_operand {
 	struct plumb_weight *weight; /* (matrices) */
 	int64_t matrices;
 	struct plumb_cache cache;
-	enum plumb_format format;    /* of kind STORED; else f32 */
+	enum plumb_format format; /* of kind STORED; else f32 */
 	struct plumb_ngram ngram;
 	unsigned char *before;       /* block as it is before a call; NULL for outputs */
 	unsigned char *page_before;  /* the page table's block */
@@ -75,8 +75,8 @@ struct op_case {
 	void *args;
 	struct op_operand operand[OP_CASE_OPERANDS];
 	int operands;
-	float span;   /* magnitude of activations */
-	float zeros;  /* part of them that is zero, of either sign */
+	float span;                        /* magnitude of activations */
+	float zeros;                       /* part of them that is zero, of either sign */
 	struct plumb_bound_result *bounds; /* op_case_near adds its measurements to it; NULL: to nothing */
 };
 
@@ -105,8 +105,8 @@ bool op_case_run(struct op_case *c, const char *what, plumb_op_fn *fn, struct pl
 void op_result_free(struct op_result *r);
 
 /* Two results agree in every bit (a NaN with a NaN). False with text. */
-bool op_case_same(struct op_case *c, const struct op_result *a, const struct op_result *b, const char *what,
-	char text[OP_CASE_TEXT]);
+bool op_case_same(
+	struct op_case *c, const struct op_result *a, const struct op_result *b, const char *what, char text[OP_CASE_TEXT]);
 
 /* Measure what the last run left in the operands by the op's error bound (ref/bound.h) and add it to sum (may be NULL).
  * False, with text, when an element of this call is beyond its bound. */

@@ -258,7 +258,7 @@ static float scale_value(struct op_case *c, enum scales pattern, int64_t i, floa
 static uint8_t random_e4m3(struct op_case *c)
 {
 	uint8_t code = op_random_below(&c->random, 4) ? plumb_f32_to_e4m3(op_random_float(&c->random, -448.0f, 448.0f))
-						      : (uint8_t)op_random_below(&c->random, 256);
+	                                              : (uint8_t)op_random_below(&c->random, 256);
 	return (code & 0x7f) == 0x7f ? 0x08 : code;
 }
 

@@ -38,8 +38,8 @@ void program(struct program_result *r, const char *dir, const char *format, ...)
 
 void program_expect(const struct program_result *r, int status)
 {
-	ck_assert_msg(r->status == status, "exit status %d, expected %d\nstdout: %.2000s\nstderr: %s", r->status,
-	        status, r->out, r->err);
+	ck_assert_msg(r->status == status, "exit status %d, expected %d\nstdout: %.2000s\nstderr: %s", r->status, status,
+		r->out, r->err);
 }
 
 void program_expect_bad(const struct program_result *r, const char *first, const char *second)
@@ -48,7 +48,7 @@ void program_expect_bad(const struct program_result *r, const char *first, const
 
 	program_expect(r, 2);
 	ck_assert_msg(end && end[1] == '\0', "not one line: '%s'", r->err);
-	ck_assert_msg(strstr(r->err, first) && strstr(r->err, second), "'%s' does not name '%s' and '%s'", r->err,
-	        first, second);
+	ck_assert_msg(
+		strstr(r->err, first) && strstr(r->err, second), "'%s' does not name '%s' and '%s'", r->err, first, second);
 	ck_assert_msg(r->out[0] == '\0', "on standard output: %s", r->out);
 }

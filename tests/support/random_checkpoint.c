@@ -101,7 +101,7 @@ static float value(uint64_t start, int64_t i, enum scale scale, int64_t cols)
 
 /* Numbers first .. first + count of a role, stored in the format of the checkpoint at out. */
 static void fill(const struct maker *m, const char *role, int64_t first, int64_t count, enum scale scale, int64_t cols,
-        unsigned char *out)
+	unsigned char *out)
 {
 	uint64_t start = stream(m->options->seed, role);
 	for (int64_t i = 0; i < count; i++) {
@@ -116,8 +116,8 @@ static const char *dtype(enum plumb_format format)
 }
 
 /* Add a finished tensor to the next file. */
-static void put(struct maker *m, const char *name, const char *type, int rank, const int64_t *dims, const void *data,
-        size_t bytes)
+static void put(
+	struct maker *m, const char *name, const char *type, int rank, const int64_t *dims, const void *data, size_t bytes)
 {
 	int i = m->next++ % m->files;
 	safetensors_add(m->file[i], name, type, rank, dims, data, bytes);
@@ -173,7 +173,7 @@ static void put_values(struct maker *m, const char *name, const struct plumb_wei
 
 /* An array of scales beside tensor name. */
 static void put_scales(struct maker *m, const char *name, const char *ending, const char *type, int rank, int64_t d0,
-        int64_t d1, const void *data, size_t bytes)
+	int64_t d1, const void *data, size_t bytes)
 {
 	char full[320];
 	snprintf(full, sizeof full, "%s%s", name, ending);
@@ -190,7 +190,7 @@ static void put_input_scale(struct maker *m, const char *name)
 
 /* A matrix in a format with scales, or as the values it stands for. */
 static void add_quantised(struct maker *m, enum plumb_format format, enum scale scale, int64_t rows, int64_t cols,
-        const char *name, const char *role)
+	const char *name, const char *role)
 {
 	bool single = format == PLUMB_FP8_TABLE;
 	struct plumb_weight w = {.format = format, .rows = rows, .cols = cols};
@@ -205,23 +205,23 @@ static void add_quantised(struct maker *m, enum plumb_format format, enum scale 
 		for (int64_t n = 0; n < rows; n++)
 			same[n] = w.global;
 		put_values(m, name,
-		        &(struct plumb_weight){
-		                .format = PLUMB_FP8_ROW, .rows = rows, .cols = cols, .data = w.data, .scale = same});
+			&(struct plumb_weight){
+				.format = PLUMB_FP8_ROW, .rows = rows, .cols = cols, .data = w.data, .scale = same});
 		free(same);
 	} else if (m->options->dequantised) {
 		put_values(m, name, &w);
 	} else {
 		put(m, name, format == PLUMB_NVFP4 ? "U8" : "F8_E4M3", 2,
-		        (int64_t[]){rows, format == PLUMB_NVFP4 ? (cols + 1) / 2 : cols}, w.data,
-		        plumb_weight_data_bytes(&w));
+			(int64_t[]){rows, format == PLUMB_NVFP4 ? (cols + 1) / 2 : cols}, w.data,
+			plumb_weight_data_bytes(&w));
 		if (format == PLUMB_FP8_ROW)
-			put_scales(m, name, "_scale", type, m->options->column_scales ? 2 : 1, rows, 1, w.scale,
-			        scale_bytes);
+			put_scales(
+				m, name, "_scale", type, m->options->column_scales ? 2 : 1, rows, 1, w.scale, scale_bytes);
 		if (format == PLUMB_FP8_BLOCK)
 			put_scales(m, name, "_scale_inv", type, 2, down, across, w.scale, scale_bytes);
 		if (format == PLUMB_NVFP4) {
 			put_scales(m, name, "_scale", "F8_E4M3", 2, rows,
-			        (cols + PLUMB_NVFP4_GROUP - 1) / PLUMB_NVFP4_GROUP, w.scale, scale_bytes);
+				(cols + PLUMB_NVFP4_GROUP - 1) / PLUMB_NVFP4_GROUP, w.scale, scale_bytes);
 			put_scales(m, name, "_scale_2", "F32", 0, 0, 0, &w.global, sizeof w.global);
 		}
 		if (single)
@@ -235,7 +235,7 @@ static void add_quantised(struct maker *m, enum plumb_format format, enum scale 
 
 /* Rank 1, 2 or 3 (a conv); d0..d2 as needed. */
 __attribute__((format(printf, 7, 8))) static void add(
-        struct maker *m, enum scale scale, int rank, int64_t d0, int64_t d1, int64_t d2, const char *format, ...)
+	struct maker *m, enum scale scale, int rank, int64_t d0, int64_t d1, int64_t d2, const char *format, ...)
 {
 	char name[256];
 	int64_t dims[3] = {d0, d1, d2}, count = 1;
@@ -300,7 +300,7 @@ static void add_attention(struct maker *m, int l)
 	VECTOR(m, SCALE_NORM, c->head_dim, "layers.%d.self_attn.k_norm.weight", l);
 	MATRIX(m, SCALE_MATRIX, c->hidden, queries, "layers.%d.self_attn.o_proj.weight", l);
 	MATRIX(m, SCALE_MATRIX, (c->index_heads + 1) * c->index_dim, c->hidden,
-	        "layers.%d.self_attn.indexer.index_qk_proj.weight", l);
+		"layers.%d.self_attn.indexer.index_qk_proj.weight", l);
 	VECTOR(m, SCALE_NORM, c->index_dim, "layers.%d.self_attn.indexer.q_layernorm.weight", l);
 	VECTOR(m, SCALE_NORM, c->index_dim, "layers.%d.self_attn.indexer.k_layernorm.weight", l);
 }
@@ -314,11 +314,10 @@ static void add_stacked_experts(struct maker *m, int l)
 	char name[256];
 	for (int64_t e = 0; e < c->experts; e++) {
 		static const char *const roles[3] = {"gate", "up", "down"};
-		unsigned char *places[3] = {gate_up + 2 * (size_t)e * bytes, gate_up + (2 * (size_t)e + 1) * bytes,
-		        down + (size_t)e * bytes};
+		unsigned char *places[3] = {
+			gate_up + 2 * (size_t)e * bytes, gate_up + (2 * (size_t)e + 1) * bytes, down + (size_t)e * bytes};
 		for (int k = 0; k < 3; k++) {
-			snprintf(name, sizeof name, "layers.%d.mlp.experts.%lld.%s_proj.weight", l, (long long)e,
-			        roles[k]);
+			snprintf(name, sizeof name, "layers.%d.mlp.experts.%lld.%s_proj.weight", l, (long long)e, roles[k]);
 			fill(m, name, 0, each, SCALE_MATRIX, k < 2 ? c->hidden : c->expert_inner, places[k]);
 		}
 	}
@@ -364,12 +363,12 @@ static float add_table_scale(struct maker *m, const char *role, int64_t rows, in
 	snprintf(name, sizeof name, "%s%s.weight_scale", m->prefix, role);
 	if (!m->options->dequantised)
 		put(m, name, wide ? "F32" : "BF16", wide ? 0 : 1, (int64_t[]){1}, wide ? (void *)&scale : &code,
-		        wide ? 4 : 2);
+			wide ? 4 : 2);
 	return scale;
 }
 
 static void add_table_part(
-        struct maker *m, const char *name, const char *role, int64_t first, int64_t rows, int64_t width, float scale)
+	struct maker *m, const char *name, const char *role, int64_t first, int64_t rows, int64_t width, float scale)
 {
 	struct plumb_weight part = {.format = PLUMB_FP8_TABLE, .rows = rows, .cols = width, .global = scale};
 	quantise(m, &part, role, first * width, SCALE_EMBED);
@@ -410,8 +409,7 @@ static void add_ple(struct maker *m, int l, int q)
 	}
 	strcat(role, "ngram_embedding");
 	float table_scale = m->options->fp8_table ? add_table_scale(m, role, ngram.rows, width) : 0;
-	int64_t parts = m->options->ple_shards > 0 ? m->options->ple_shards : 1,
-	        each = (ngram.rows + parts - 1) / parts;
+	int64_t parts = m->options->ple_shards > 0 ? m->options->ple_shards : 1, each = (ngram.rows + parts - 1) / parts;
 	for (int64_t part = 0, first = 0; first < ngram.rows; part++, first += each) {
 		int64_t rows = ngram.rows - first < each ? ngram.rows - first : each;
 		int64_t dims[2] = {rows, width};
@@ -468,47 +466,46 @@ const char *random_checkpoint_config(const struct plumb_config *c, char *text, s
 		exit(1);
 	fprintf(f, "{\"model_type\": \"%s\",\n", c->nested ? "qwen4_exp" : "qwen4_exp_text");
 	if (c->nested)
-		fprintf(f,
-		        "\"vision_config\": {\"depth\": 1},\n\"text_config\": {\"model_type\": \"qwen4_exp_text\",\n");
+		fprintf(f, "\"vision_config\": {\"depth\": 1},\n\"text_config\": {\"model_type\": \"qwen4_exp_text\",\n");
 	fprintf(f, "\"vocab_size\": %lld, \"hidden_size\": %lld, \"num_hidden_layers\": %d, \"rms_norm_eps\": %.9g,\n",
-	        (long long)c->vocab, (long long)c->hidden, c->layers, (double)c->rms_norm_eps);
+		(long long)c->vocab, (long long)c->hidden, c->layers, (double)c->rms_norm_eps);
 	fprintf(f, "\"layer_types\": [");
 	for (int i = 0; i < c->layers; i++)
 		fprintf(f, "%s\"%s\"", i ? ", " : "",
-		        c->kind[i] == PLUMB_LAYER_GDN ? "linear_attention" : "full_attention");
+			c->kind[i] == PLUMB_LAYER_GDN ? "linear_attention" : "full_attention");
 	fprintf(f, "],\n\"hc_count\": %d, \"hc_lowrank\": %lld,\n", c->streams, (long long)c->low_rank);
 	fprintf(f, "\"num_attention_heads\": %d, \"num_key_value_heads\": %d, \"head_dim\": %lld,\n", c->q_heads,
-	        c->kv_heads, (long long)c->head_dim);
+		c->kv_heads, (long long)c->head_dim);
 	/* a quarter more than the ratio: int() must not fall below it */
 	double factor = c->rotary_dim == c->head_dim ? 1 : ((double)c->rotary_dim + 0.25) / (double)c->head_dim;
 	fprintf(f,
-	        "\"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": %.17g, \"partial_rotary_factor\": "
-	        "%.17g},\n",
-	        c->rope_theta, factor);
+		"\"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": %.17g, \"partial_rotary_factor\": "
+		"%.17g},\n",
+		c->rope_theta, factor);
 	fprintf(f, "\"max_position_embeddings\": %lld,\n", (long long)c->max_positions);
 	fprintf(f, "\"linear_num_key_heads\": %d, \"linear_num_value_heads\": %d, \"linear_key_head_dim\": %lld,\n",
-	        c->gdn_key_heads, c->gdn_value_heads, (long long)c->gdn_key_dim);
+		c->gdn_key_heads, c->gdn_value_heads, (long long)c->gdn_key_dim);
 	fprintf(f, "\"linear_value_head_dim\": %lld, \"linear_conv_kernel_dim\": %d, \"output_gate_type\": \"%s\",\n",
-	        (long long)c->gdn_value_dim, c->gdn_conv_taps, c->gdn_gate == PLUMB_GATE_SILU ? "silu" : "sigmoid");
+		(long long)c->gdn_value_dim, c->gdn_conv_taps, c->gdn_gate == PLUMB_GATE_SILU ? "silu" : "sigmoid");
 	fprintf(f, "\"num_experts\": %lld, \"num_experts_per_tok\": %d, \"moe_intermediate_size\": %lld,\n",
-	        (long long)c->experts, c->experts_per_token, (long long)c->expert_inner);
+		(long long)c->experts, c->experts_per_token, (long long)c->expert_inner);
 	fprintf(f, "\"shared_expert_intermediate_size\": %lld, \"norm_topk_prob\": %s,\n", (long long)c->shared_inner,
-	        c->norm_topk ? "true" : "false");
+		c->norm_topk ? "true" : "false");
 	fprintf(f, "\"indexer_n_heads\": %d, \"indexer_kv_heads\": 1, \"indexer_head_dim\": %lld,\n", c->index_heads,
-	        (long long)c->index_dim);
+		(long long)c->index_dim);
 	fprintf(f, "\"indexer_budget\": %lld, \"indexer_compress_ratio\": %d,\n",
-	        (long long)(c->block_budget * c->block_tokens), c->block_tokens);
+		(long long)(c->block_budget * c->block_tokens), c->block_tokens);
 	fprintf(f, "\"ple_layer_ids\": [");
 	for (int q = 0; q < c->ple_count; q++)
 		fprintf(f, "%s%d", q ? ", " : "", c->ple_layer[q] + 1);
 	fprintf(f,
-	        "], \"ple_embed_dim\": %lld, \"ple_conv_kernel_size\": %d, \"ngram_size\": %d, \"heads_per_ngram\": "
-	        "%d,\n",
-	        (long long)c->ple_dim, c->ple_conv_taps, c->ngram, c->heads_per_ngram);
+		"], \"ple_embed_dim\": %lld, \"ple_conv_kernel_size\": %d, \"ngram_size\": %d, \"heads_per_ngram\": "
+		"%d,\n",
+		(long long)c->ple_dim, c->ple_conv_taps, c->ngram, c->heads_per_ngram);
 	fprintf(f,
-	        "\"ngram_vocab_size_base\": %lld, \"make_ngram_vocab_size_divisible_by\": %lld, \"split_ngram_parts\": "
-	        "%d,\n",
-	        (long long)c->ngram_vocab_base, (long long)c->ngram_row_multiple, c->ngram_parts);
+		"\"ngram_vocab_size_base\": %lld, \"make_ngram_vocab_size_divisible_by\": %lld, \"split_ngram_parts\": "
+		"%d,\n",
+		(long long)c->ngram_vocab_base, (long long)c->ngram_row_multiple, c->ngram_parts);
 	fprintf(f, "\"seed\": %lld, \"eos_token_id\": ", (long long)c->seed);
 	if (c->eos >= 0)
 		fprintf(f, "%lld", (long long)c->eos);
@@ -526,11 +523,11 @@ const char *random_checkpoint_config(const struct plumb_config *c, char *text, s
 void random_checkpoint_write(const char *dir, const struct plumb_config *cfg, const struct random_checkpoint *options)
 {
 	struct maker m = {
-	        .dir = dir,
-	        .cfg = cfg,
-	        .options = options,
-	        .prefix = cfg->nested != options->other_prefix ? "model.language_model." : "model.",
-	        .files = options->files > 1 ? options->files : 1,
+		.dir = dir,
+		.cfg = cfg,
+		.options = options,
+		.prefix = cfg->nested != options->other_prefix ? "model.language_model." : "model.",
+		.files = options->files > 1 ? options->files : 1,
 	};
 	static char text[65536];
 	char path[SCRATCH_PATH], name[64];
@@ -554,7 +551,7 @@ void random_checkpoint_write(const char *dir, const struct plumb_config *cfg, co
 	if (options->quantization_config) {
 		static char with[2 * sizeof text];
 		snprintf(with, sizeof with, "{\"quantization_config\": %s,%s", options->quantization_config,
-		        strchr(text, '{') + 1);
+			strchr(text, '{') + 1);
 		scratch_write(dir, "config.json", with, (size_t)-1);
 	} else {
 		scratch_write(dir, "config.json", text, (size_t)-1);
@@ -564,44 +561,44 @@ void random_checkpoint_write(const char *dir, const struct plumb_config *cfg, co
 struct plumb_config random_checkpoint_smallest(void)
 {
 	return (struct plumb_config){
-	        .vocab = 50,
-	        .hidden = 12,
-	        .layers = 2,
-	        .kind = {PLUMB_LAYER_GDN, PLUMB_LAYER_ATTENTION},
-	        .rms_norm_eps = 1e-6f,
-	        .streams = 2,
-	        .low_rank = 3,
-	        .q_heads = 4,
-	        .kv_heads = 2,
-	        .head_dim = 8,
-	        .rotary_dim = 4,
-	        .rope_theta = 10000,
-	        .max_positions = 128,
-	        .gdn_key_heads = 2,
-	        .gdn_value_heads = 4,
-	        .gdn_key_dim = 5,
-	        .gdn_value_dim = 7,
-	        .gdn_conv_taps = 2,
-	        .gdn_gate = PLUMB_GATE_SILU,
-	        .experts = 4,
-	        .experts_per_token = 2,
-	        .expert_inner = 9,
-	        .shared_inner = 10,
-	        .norm_topk = true,
-	        .index_heads = 2,
-	        .index_dim = 6,
-	        .block_tokens = 2,
-	        .block_budget = 2,
-	        .ple_count = 1,
-	        .ple_layer = {0},
-	        .ple_dim = 16,
-	        .ple_conv_taps = 2,
-	        .ngram = 3,
-	        .heads_per_ngram = 2,
-	        .ngram_vocab_base = 31,
-	        .ngram_row_multiple = 4,
-	        .ngram_parts = 4,
-	        .seed = 1234,
-	        .eos = 2,
+		.vocab = 50,
+		.hidden = 12,
+		.layers = 2,
+		.kind = {PLUMB_LAYER_GDN, PLUMB_LAYER_ATTENTION},
+		.rms_norm_eps = 1e-6f,
+		.streams = 2,
+		.low_rank = 3,
+		.q_heads = 4,
+		.kv_heads = 2,
+		.head_dim = 8,
+		.rotary_dim = 4,
+		.rope_theta = 10000,
+		.max_positions = 128,
+		.gdn_key_heads = 2,
+		.gdn_value_heads = 4,
+		.gdn_key_dim = 5,
+		.gdn_value_dim = 7,
+		.gdn_conv_taps = 2,
+		.gdn_gate = PLUMB_GATE_SILU,
+		.experts = 4,
+		.experts_per_token = 2,
+		.expert_inner = 9,
+		.shared_inner = 10,
+		.norm_topk = true,
+		.index_heads = 2,
+		.index_dim = 6,
+		.block_tokens = 2,
+		.block_budget = 2,
+		.ple_count = 1,
+		.ple_layer = {0},
+		.ple_dim = 16,
+		.ple_conv_taps = 2,
+		.ngram = 3,
+		.heads_per_ngram = 2,
+		.ngram_vocab_base = 31,
+		.ngram_row_multiple = 4,
+		.ngram_parts = 4,
+		.seed = 1234,
+		.eos = 2,
 	};
 }

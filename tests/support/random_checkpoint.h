@@ -22,10 +22,10 @@ struct random_checkpoint {
 	bool other_prefix;    /* the prefix that the model_type does not suggest */
 	bool no_constants;    /* without the I64 hash constants */
 	bool extras;          /* with mtp.* and model.visual.* tensors of odd dtypes and shapes */
-	int files;      /* 0 or 1: model.safetensors; else model-0000I-of-0000N.safetensors, tensors dealt in turn */
-	bool index;     /* with model.safetensors.index.json */
-	int ple_shards; /* 0: one ngram_embedding.weight */
-	int shift;      /* bytes by which data misses a multiple of 8 */
+	int files;            /* 0 or 1: model.safetensors; else model-0000I-of-0000N.safetensors, tensors dealt in turn */
+	bool index;           /* with model.safetensors.index.json */
+	int ple_shards;       /* 0: one ngram_embedding.weight */
+	int shift;            /* bytes by which data misses a multiple of 8 */
 
 	/* Quantised parts: one of the formats with scales, else as format says. fp8_table for matrices is one scale for all
 	 * rows. Names and shapes of the scales are those of the released checkpoints and of ModelOpt. */

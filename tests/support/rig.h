@@ -38,7 +38,7 @@ struct rig_watch {
 	const char *name;
 	unsigned char *data;
 	int64_t count;
-	int format;		/* enum plumb_format, or RIG_I32 */
+	int format;             /* enum plumb_format, or RIG_I32 */
 	unsigned char *initial; /* contents before every run; NULL: poison (an output) */
 };
 
@@ -214,8 +214,7 @@ static inline struct plumb_cache rig_cache(struct rig *r, const char *name, enum
 		page[i] = physical >= logical ? order[i] : (int32_t)rig_below(r, physical);
 	free(order);
 	rig_watch(r, name, data, count, (int)format, true);
-	return (struct plumb_cache){
-		format, data, page, (int32_t)page_rows, (int32_t)width, rows, 1.0f};
+	return (struct plumb_cache){format, data, page, (int32_t)page_rows, (int32_t)width, rows, 1.0f};
 }
 
 static inline void rig_open(struct rig *r, uint64_t seed, enum plumb_policy policy)
@@ -291,8 +290,7 @@ static inline int64_t rig_difference(const struct rig *r, const unsigned char *a
 }
 
 /* The part of a result that belongs to an output or state. */
-static inline const unsigned char *rig_part(
-	const struct rig *r, const unsigned char *result, const char *name, int *format)
+static inline const unsigned char *rig_part(const struct rig *r, const unsigned char *result, const char *name, int *format)
 {
 	for (int w = 0; w < r->watches; w++) {
 		*format = r->watch[w].format;
@@ -384,8 +382,8 @@ static inline unsigned char *rig_agree(struct rig *r, plumb_op_fn *twin, plumb_o
 		plumb_device_poison(rig_devices[d], s % 2 ? PLUMB_POISON_LARGE : PLUMB_POISON_NAN, NULL);
 		r->env.device = rig_devices[d];
 		got = rig_run(r, opt, args, s, who);
-		ck_assert_msg(plumb_device_check(rig_devices[d], &r->err) == PLUMB_OK, "%s: %s: %s", r->replay, who,
-			r->err.text);
+		ck_assert_msg(
+			plumb_device_check(rig_devices[d], &r->err) == PLUMB_OK, "%s: %s: %s", r->replay, who, r->err.text);
 		r->env.device = NULL;
 		rig_same(r, want, got, who);
 		free(got);
@@ -414,8 +412,8 @@ static inline void rig_near(struct rig *r, const unsigned char *result, const ch
 			double x = rig_value(format, part, i), error = fabs(x - exact[i]);
 			if (x == exact[i] || (isnan(x) && isnan(exact[i])))
 				continue;
-			ck_assert_msg(error <= bound[i], "%s: %s: %s[%lld] is %a, exact %a, error %g > %g", r->replay,
-				who, name, (long long)i, x, exact[i], error, bound[i]);
+			ck_assert_msg(error <= bound[i], "%s: %s: %s[%lld] is %a, exact %a, error %g > %g", r->replay, who,
+				name, (long long)i, x, exact[i], error, bound[i]);
 			r->worst = fmax(r->worst, error / bound[i]);
 		}
 }

@@ -21,7 +21,7 @@ static cudaKernel_t engine_gate(const struct plumb_kernel_call *call)
 		return NULL;
 	}
 	snprintf(path, sizeof path, "%.*scubin.fatbin", (int)(strrchr(here.dli_fname, '/') + 1 - here.dli_fname),
-	        here.dli_fname);
+		here.dli_fname);
 	cudaError_t error = cudaLibraryLoadFromFile(&library, path, NULL, NULL, 0, NULL, NULL, 0);
 	if (error == cudaSuccess)
 		error = cudaLibraryGetKernel(&kernel, library, "engine_gate");

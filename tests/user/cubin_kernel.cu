@@ -7,5 +7,5 @@ extern "C" __global__ void engine_gate(const float *o, const float *qg, float *o
 	int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
 	if (i < n)
 		out[i] = plumb_rne(
-		        bf16, o[i] * plumb_rne(bf16, 1.0f / (1.0f + expf(-qg[(2 * (i / Dh) + 1) * Dh + i % Dh]))));
+			bf16, o[i] * plumb_rne(bf16, 1.0f / (1.0f + expf(-qg[(2 * (i / Dh) + 1) * Dh + i % Dh]))));
 }

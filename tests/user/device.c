@@ -91,7 +91,7 @@ static int gate(const struct plumb_kernel_call *call)
 	for (int64_t h = 0; h < heads; h++)
 		for (int64_t i = 0; i < Dh; i++)
 			out[h * Dh + i] = plumb_rne(
-			        call->bf16, o[h * Dh + i] * plumb_rne(call->bf16, sigmoid(qg[(2 * h + 1) * Dh + i])));
+				call->bf16, o[h * Dh + i] * plumb_rne(call->bf16, sigmoid(qg[(2 * h + 1) * Dh + i])));
 	return 0;
 }
 
@@ -105,11 +105,11 @@ static int gate_up(const struct plumb_kernel_call *call)
 		for (int64_t k = 0; k <= A; k++) {
 			/* ids are on the device, and so are the descriptors that they choose */
 			const struct plumb_kernel_matrix *g =
-			        k < A ? &plumb_operand(call, "gate")->device_matrix[expert[t * A + k]]
-			              : plumb_weight_of(call, "shared_gate");
+				k < A ? &plumb_operand(call, "gate")->device_matrix[expert[t * A + k]]
+				      : plumb_weight_of(call, "shared_gate");
 			const struct plumb_kernel_matrix *u =
-			        k < A ? &plumb_operand(call, "up")->device_matrix[expert[t * A + k]]
-			              : plumb_weight_of(call, "shared_up");
+				k < A ? &plumb_operand(call, "up")->device_matrix[expert[t * A + k]]
+				      : plumb_weight_of(call, "shared_up");
 			float *to = k < A ? plumb_f32(call, "hidden") + (t * A + k) * g->rows
 			                  : plumb_f32(call, "shared_hidden") + t * g->rows;
 			for (int64_t n = 0; n < g->rows; n++) {
@@ -120,7 +120,7 @@ static int gate_up(const struct plumb_kernel_call *call)
 				}
 				float v = plumb_rne(call->bf16, (float)a);
 				to[n] = plumb_rne(call->bf16,
-				        plumb_rne(call->bf16, v * sigmoid(v)) * plumb_rne(call->bf16, (float)b));
+					plumb_rne(call->bf16, v * sigmoid(v)) * plumb_rne(call->bf16, (float)b));
 			}
 		}
 	}
@@ -132,7 +132,7 @@ static int score(const struct plumb_kernel_call *call)
 {
 	const struct plumb_kernel_operand *keys = plumb_operand(call, "block_keys");
 	const int64_t NB = plumb_dim(call, "NB"), Hi = plumb_dim(call, "Hi"), Di = plumb_dim(call, "Di"),
-	              B = plumb_dim(call, "B");
+		      B = plumb_dim(call, "B");
 
 	for (int64_t t = 0; t < call->T; t++)
 		for (int64_t b = 0; b < NB; b++) {
@@ -158,14 +158,14 @@ static int score(const struct plumb_kernel_call *call)
 }
 
 static const struct plumb_kernel kernels[] = {
-        {.ops = "gdn_out_proj",
-                .run = out_proj,
-                .where = PLUMB_KERNEL_SIMT,
-                .workspace = out_proj_workspace,
-                .prepare = pack,
-                .release = unpack},
-        {.ops = "attn_gate", .run = gate, .where = PLUMB_KERNEL_SIMT},
-        {.ops = "qsa_score", .run = score, .where = PLUMB_KERNEL_SIMT},
-        {.ops = "moe_gate_up", .run = gate_up, .where = PLUMB_KERNEL_SIMT},
+	{.ops = "gdn_out_proj",
+		.run = out_proj,
+		.where = PLUMB_KERNEL_SIMT,
+		.workspace = out_proj_workspace,
+		.prepare = pack,
+		.release = unpack},
+	{.ops = "attn_gate", .run = gate, .where = PLUMB_KERNEL_SIMT},
+	{.ops = "qsa_score", .run = score, .where = PLUMB_KERNEL_SIMT},
+	{.ops = "moe_gate_up", .run = gate_up, .where = PLUMB_KERNEL_SIMT},
 };
 PLUMB_KERNELS("device", "1.0", kernels)

@@ -17,8 +17,8 @@ struct engine_gdn {
 };
 
 /* One token. q, k: (Hk, Dk); v: (Hv, Dv); beta, a: (Hv); state: (Hv, Dk, Dv); o: (Hv, Dv). */
-static void engine_gdn_step(const struct engine_gdn *g, const float *q, const float *k, const float *v,
-        const float *beta, const float *a, float *state, float *o)
+static void engine_gdn_step(const struct engine_gdn *g, const float *q, const float *k, const float *v, const float *beta,
+	const float *a, float *state, float *o)
 {
 	for (int64_t e = 0; e < g->Hv; e++) {
 		const float *qh = q + e % g->Hk * g->Dk, *kh = k + e % g->Hk * g->Dk;
@@ -61,7 +61,7 @@ static int64_t head_of(const struct engine_gdn *g, int64_t e)
 static int prepare(const struct plumb_kernel_call *call, void **prepared)
 {
 	const struct plumb_kernel_matrix *a_log = plumb_weight_of(call, "a_log"),
-	                                 *dt_bias = plumb_weight_of(call, "dt_bias");
+					 *dt_bias = plumb_weight_of(call, "dt_bias");
 	const int64_t Hv = plumb_dim(call, "Hv");
 	struct engine_gdn *g = malloc(sizeof *g + 2 * (size_t)Hv * sizeof(float));
 
@@ -96,7 +96,8 @@ static int recurrence(const struct plumb_kernel_call *call)
 	float *ours = plumb_f32(call, "state"); /* (Hv, Dv, Dk) */
 
 	if (!ours)
-		return plumb_say(call, "the state is of format %d, and this engine has f32 only", plumb_operand(call, "state")->format);
+		return plumb_say(call, "the state is of format %d, and this engine has f32 only",
+			plumb_operand(call, "state")->format);
 
 	for (int64_t e = 0; e < Hv; e++)
 		for (int64_t i = 0; i < Dk; i++)
@@ -114,7 +115,7 @@ static int recurrence(const struct plumb_kernel_call *call)
 		for (int64_t e = 0; e < Hv; e++)
 			for (int64_t j = 0; j < Dv; j++)
 				plumb_f32(call, "o")[(t * Hv + head_of(g, e)) * Dv + j] =
-				        plumb_rne(call->bf16, o[e * Dv + j]);
+					plumb_rne(call->bf16, o[e * Dv + j]);
 	}
 	for (int64_t e = 0; e < Hv; e++)
 		for (int64_t i = 0; i < Dk; i++)
@@ -124,6 +125,6 @@ static int recurrence(const struct plumb_kernel_call *call)
 }
 
 static const struct plumb_kernel kernels[] = {
-        {.ops = "gdn_recurrence", .run = recurrence, .workspace = workspace, .prepare = prepare, .release = free},
+	{.ops = "gdn_recurrence", .run = recurrence, .workspace = workspace, .prepare = prepare, .release = free},
 };
 PLUMB_KERNELS("engine", "1.0", kernels)

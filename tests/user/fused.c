@@ -60,13 +60,12 @@ static int hc(const struct plumb_kernel_call *call)
 		}
 		for (int64_t s = 0; s < S && injection; s++)
 			injection[t * S + s] =
-			        2.0f *
-			        plumb_rne(b, sigmoid(plumb_rne(b, plumb_rne(b, dot(inject, s, normed)) / (float)S)));
+				2.0f * plumb_rne(b, sigmoid(plumb_rne(b, plumb_rne(b, dot(inject, s, normed)) / (float)S)));
 		for (int64_t i = 0; i < D; i++) {
 			float sum = 0.0f;
 			for (int64_t s = 0; s < S; s++)
-				sum += plumb_rne(b, plumb_rne(b, sigmoid(plumb_rne(b, dot(up, s * D + i, low)))) *
-				                            normed[s * D + i]);
+				sum += plumb_rne(b,
+					plumb_rne(b, sigmoid(plumb_rne(b, dot(up, s * D + i, low)))) * normed[s * D + i]);
 			mixed[t * D + i] = plumb_rne(b, sum / (float)S);
 		}
 		if (injection && is_fault("injection"))
@@ -87,7 +86,7 @@ static int gdn(const struct plumb_kernel_call *call)
 {
 	const struct plumb_kernel_matrix *conv = plumb_weight_of(call, "conv"), *qkv = plumb_weight_of(call, "w_qkv");
 	const int64_t D = plumb_dim(call, "D"), C = plumb_dim(call, "C"), Kc = plumb_dim(call, "Kc"),
-	              Hv = plumb_dim(call, "Hv");
+		      Hv = plumb_dim(call, "Hv");
 	const int64_t wide = Hv * plumb_dim(call, "Dv");
 	float *window = plumb_f32(call, "window"), *y = plumb_f32(call, "gdn_conv.y");
 
@@ -122,19 +121,19 @@ static size_t moe_workspace(const struct plumb_kernel_call *call)
 }
 
 static void swiglu(const struct plumb_kernel_call *call, const struct plumb_kernel_matrix *gate,
-        const struct plumb_kernel_matrix *up, const float *x, float *hidden)
+	const struct plumb_kernel_matrix *up, const float *x, float *hidden)
 {
 	for (int64_t i = 0; i < gate->rows; i++) {
 		float g = plumb_rne(call->bf16, dot(gate, i, x));
-		hidden[i] = plumb_rne(
-		        call->bf16, plumb_rne(call->bf16, g * sigmoid(g)) * plumb_rne(call->bf16, dot(up, i, x)));
+		hidden[i] =
+			plumb_rne(call->bf16, plumb_rne(call->bf16, g * sigmoid(g)) * plumb_rne(call->bf16, dot(up, i, x)));
 	}
 }
 
 static int moe(const struct plumb_kernel_call *call)
 {
 	const int64_t D = plumb_dim(call, "D"), A = plumb_dim(call, "A"), F = plumb_dim(call, "F"),
-	              Fs = plumb_dim(call, "Fs");
+		      Fs = plumb_dim(call, "Fs");
 	const int32_t *expert = plumb_i32(call, "expert"), b = call->bf16;
 	const float *weight = plumb_f32(call, "weight"), *shared_weight = plumb_f32(call, "shared_weight");
 	float *hidden = (float *)call->workspace, *sum = hidden + (F > Fs ? F : Fs);
@@ -147,12 +146,10 @@ static int moe(const struct plumb_kernel_call *call)
 		memset(sum, 0, (size_t)D * sizeof *sum);
 		for (int64_t k = 0; k < A; k++) {
 			int64_t e = expert[t * A + k];
-			swiglu(call, plumb_matrix_of_bank(call, "gate", e), plumb_matrix_of_bank(call, "up", e), x,
-			        hidden);
+			swiglu(call, plumb_matrix_of_bank(call, "gate", e), plumb_matrix_of_bank(call, "up", e), x, hidden);
 			for (int64_t i = 0; i < D; i++)
-				sum[i] += plumb_rne(
-				        b, plumb_rne(b, dot(plumb_matrix_of_bank(call, "down", e), i, hidden)) *
-				                   weight[t * A + k]);
+				sum[i] += plumb_rne(b, plumb_rne(b, dot(plumb_matrix_of_bank(call, "down", e), i, hidden)) *
+							       weight[t * A + k]);
 		}
 		swiglu(call, plumb_weight_of(call, "shared_gate"), plumb_weight_of(call, "shared_up"), x, hidden);
 		for (int64_t i = 0; i < D; i++) {
@@ -164,8 +161,8 @@ static int moe(const struct plumb_kernel_call *call)
 }
 
 static const struct plumb_kernel kernels[] = {
-        {.ops = "hc_norm_down+hc_up_mix", .run = hc, .workspace = hc_workspace},
-        {.ops = "gdn_in_proj+gdn_conv", .run = gdn},
-        {.ops = "moe_gate_up+moe_down", .run = moe, .workspace = moe_workspace},
+	{.ops = "hc_norm_down+hc_up_mix", .run = hc, .workspace = hc_workspace},
+	{.ops = "gdn_in_proj+gdn_conv", .run = gdn},
+	{.ops = "moe_gate_up+moe_down", .run = moe, .workspace = moe_workspace},
 };
 PLUMB_KERNELS("fused", "1.0", kernels)

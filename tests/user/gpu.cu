@@ -55,7 +55,7 @@ static int gate(const struct plumb_kernel_call *call)
 		return 0;
 	}
 	gate_kernel<<<(unsigned)((n + 255) / 256), 256, 0, stream>>>(
-	        plumb_f32(call, "o"), qg, out, n - (is_fault("unwritten") ? 1 : 0), Dh, call->bf16);
+		plumb_f32(call, "o"), qg, out, n - (is_fault("unwritten") ? 1 : 0), Dh, call->bf16);
 	if (is_fault("address"))
 		poke_kernel<<<1, 1, 0, stream>>>((float *)(uintptr_t)64);
 	if (is_fault("outside"))
@@ -122,7 +122,7 @@ static int out_proj(const struct plumb_kernel_call *call)
 	const int64_t n = call->T * w->rows;
 
 	sum_kernel<<<dim3((unsigned)((w->rows + 127) / 128), (unsigned)call->T), 128, 0, stream>>>(
-	        (const float *)call->prepared, plumb_f32(call, "x"), sum, w->rows, w->cols);
+		(const float *)call->prepared, plumb_f32(call, "x"), sum, w->rows, w->cols);
 	round_kernel<<<(unsigned)((n + 255) / 256), 256, 0, stream>>>(sum, plumb_f32(call, "y"), n, call->bf16);
 	if (is_fault("workspace"))
 		poke_kernel<<<1, 1, 0, stream>>>((float *)((char *)call->workspace + call->workspace_bytes));
@@ -132,8 +132,8 @@ static int out_proj(const struct plumb_kernel_call *call)
 /* ---- moe_gate_up: a block for a row of a slot; the last slot is the shared expert ---- */
 
 static __global__ void up_kernel(const float *x, const int32_t *expert, const struct plumb_kernel_matrix *gate,
-        const struct plumb_kernel_matrix *up, struct plumb_kernel_matrix shared_gate,
-        struct plumb_kernel_matrix shared_up, float *hidden, float *shared_hidden, int64_t A, int32_t bf16)
+	const struct plumb_kernel_matrix *up, struct plumb_kernel_matrix shared_gate, struct plumb_kernel_matrix shared_up,
+	float *hidden, float *shared_hidden, int64_t A, int32_t bf16)
 {
 	const int64_t n = blockIdx.x, slot = blockIdx.y, t = blockIdx.z;
 	const struct plumb_kernel_matrix *g = slot < A ? &gate[expert[t * A + slot]] : &shared_gate;
@@ -148,7 +148,7 @@ static __global__ void up_kernel(const float *x, const int32_t *expert, const st
 	}
 	a = plumb_rne(bf16, a);
 	(slot < A ? hidden + (t * A + slot) * g->rows : shared_hidden + t * g->rows)[n] =
-	        plumb_rne(bf16, plumb_rne(bf16, a * sigmoid(a)) * plumb_rne(bf16, b));
+		plumb_rne(bf16, plumb_rne(bf16, a * sigmoid(a)) * plumb_rne(bf16, b));
 }
 
 static int gate_up(const struct plumb_kernel_call *call)
@@ -156,16 +156,16 @@ static int gate_up(const struct plumb_kernel_call *call)
 	const int64_t F = plumb_dim(call, "F"), Fs = plumb_dim(call, "Fs"), A = plumb_dim(call, "A");
 
 	up_kernel<<<dim3((unsigned)(F > Fs ? F : Fs), (unsigned)A + 1, (unsigned)call->T), 32, 0,
-	        (cudaStream_t)call->stream>>>(plumb_f32(call, "x"), plumb_i32(call, "expert"),
-	        plumb_operand(call, "gate")->device_matrix, plumb_operand(call, "up")->device_matrix,
-	        *plumb_weight_of(call, "shared_gate"), *plumb_weight_of(call, "shared_up"), plumb_f32(call, "hidden"),
-	        plumb_f32(call, "shared_hidden"), A, call->bf16);
+		(cudaStream_t)call->stream>>>(plumb_f32(call, "x"), plumb_i32(call, "expert"),
+		plumb_operand(call, "gate")->device_matrix, plumb_operand(call, "up")->device_matrix,
+		*plumb_weight_of(call, "shared_gate"), *plumb_weight_of(call, "shared_up"), plumb_f32(call, "hidden"),
+		plumb_f32(call, "shared_hidden"), A, call->bf16);
 	return launched(call);
 }
 
 static const struct plumb_kernel kernels[] = {
-        {"attn_gate", gate, PLUMB_KERNEL_CUDA},
-        {"gdn_out_proj", out_proj, PLUMB_KERNEL_CUDA, 0, workspace, pack, unpack},
-        {"moe_gate_up", gate_up, PLUMB_KERNEL_CUDA},
+	{"attn_gate", gate, PLUMB_KERNEL_CUDA},
+	{"gdn_out_proj", out_proj, PLUMB_KERNEL_CUDA, 0, workspace, pack, unpack},
+	{"moe_gate_up", gate_up, PLUMB_KERNEL_CUDA},
 };
 PLUMB_KERNELS("gpu", "1.0", kernels)

@@ -92,7 +92,7 @@ static int indexer(const struct plumb_kernel_call *call)
 {
 	const struct plumb_kernel_matrix *w = plumb_weight_of(call, "w");
 	const struct plumb_kernel_operand *raw = plumb_operand(call, "raw_keys"),
-	                                  *keys = plumb_operand(call, "qsa_score.block_keys");
+					  *keys = plumb_operand(call, "qsa_score.block_keys");
 	const int64_t Hi = plumb_dim(call, "Hi"), Di = plumb_dim(call, "Di"), B = plumb_dim(call, "B");
 	float *row = (float *)call->workspace, *score = row + (Hi + 1) * Di;
 
@@ -128,5 +128,5 @@ static int indexer(const struct plumb_kernel_call *call)
 }
 
 static const struct plumb_kernel kernels[] = {
-        {.ops = "qsa_project+qsa_score+qsa_select", .run = indexer, .workspace = workspace}};
+	{.ops = "qsa_project+qsa_score+qsa_select", .run = indexer, .workspace = workspace}};
 PLUMB_KERNELS("indexer", "1.0", kernels)

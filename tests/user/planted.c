@@ -33,7 +33,7 @@ static int has(const struct plumb_kernel_call *call, const char *fault)
 		char op[64], name[32];
 		int layer;
 		if (sscanf(at, "%63[^@]@%d=%31[a-z]", op, &layer, name) == 3 && strcmp(op, call->ops) == 0 &&
-		        (layer < 0 || layer == call->layer) && strcmp(name, fault) == 0)
+			(layer < 0 || layer == call->layer) && strcmp(name, fault) == 0)
 			return 1;
 		at = strchr(at, ',');
 		at += at != NULL;
@@ -137,8 +137,7 @@ static int hc_inject(const struct plumb_kernel_call *call)
 		for (int64_t s = 0; s < S; s++)
 			for (int64_t c = 0; c < D; c++) {
 				int64_t i = (t * S + s) * D + c;
-				volatile float product =
-				        plumb_rne(call->bf16, branch[t * D + c] * injection[t * S + s]);
+				volatile float product = plumb_rne(call->bf16, branch[t * D + c] * injection[t * S + s]);
 				out[i] = plumb_rne(call->bf16, residual[i] + product);
 				if ((has(call, "read") && from_branch) || (has(call, "reread") && from_residual))
 					out[i] *= 1.01f;
@@ -151,8 +150,8 @@ static int hc_inject(const struct plumb_kernel_call *call)
 }
 
 static const struct plumb_kernel kernels[] = {
-        {.ops = "gdn_out_proj", .run = project},
-        {.ops = "attn_out_proj", .run = project},
-        {.ops = "hc_inject", .run = hc_inject},
+	{.ops = "gdn_out_proj", .run = project},
+	{.ops = "attn_out_proj", .run = project},
+	{.ops = "hc_inject", .run = hc_inject},
 };
 PLUMB_KERNELS("planted", "1.0", kernels)

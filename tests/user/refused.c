@@ -21,11 +21,11 @@ PLUMB_KERNEL_SYMBOL const struct plumb_kernel_library *plumb_kernels(uint32_t ab
 		how = "";
 	kernels[0] = kernels[1] = (struct plumb_kernel){.ops = "attn_gate", .run = run};
 	library = (struct plumb_kernel_library){
-	        .size = sizeof library,
-	        .abi = abi,
-	        .kernel_size = sizeof kernels[0],
-	        .kernels = 1,
-	        .kernel = kernels,
+		.size = sizeof library,
+		.abi = abi,
+		.kernel_size = sizeof kernels[0],
+		.kernels = 1,
+		.kernel = kernels,
 	};
 	if (strcmp(how, "null") == 0)
 		return NULL;

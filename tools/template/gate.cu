@@ -22,7 +22,7 @@ static int attn_gate(const struct plumb_kernel_call *call)
 	const int64_t Dh = plumb_dim(call, "Dh"), n = call->T * plumb_dim(call, "Hq") * Dh;
 
 	gate_kernel<<<(unsigned)((n + 255) / 256), 256, 0, (cudaStream_t)call->stream>>>(
-	        plumb_f32(call, "o"), plumb_f32(call, "qg"), plumb_f32(call, "out"), n, Dh, call->bf16);
+		plumb_f32(call, "o"), plumb_f32(call, "qg"), plumb_f32(call, "out"), n, Dh, call->bf16);
 	cudaError_t error = cudaGetLastError();
 	return error == cudaSuccess ? 0 : plumb_say(call, "launch: %s", cudaGetErrorString(error));
 }
