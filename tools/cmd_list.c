@@ -13,6 +13,7 @@
 #include "opt/device.h"
 #include "tools/commands.h"
 #include "tools/contract.h"
+#include "tools/trial_class.h"
 
 static const char *const roles[] = {"in", "out", "state", "weight", "constant"};
 static const char *const kinds[] = {"f32", "i32", "i64", "matrix", "bank", "cache", "ngram", "stored"};
@@ -180,6 +181,25 @@ static int list_presets(void)
 	return PLUMB_OK;
 }
 
+static int list_classes(void)
+{
+	printf("%-13s %-32s %s\n", "class", "for faults", "aim, and the ops it says something about");
+	for (int i = 0; trial_class(i); i++) {
+		const struct trial_class *class = trial_class(i);
+		int ops = 0;
+		printf("%-13s %-32s %s\n%-46s ", class->name, class->faults, class->aim, "");
+		for (int op = 0; op < PLUMB_OP_COUNT; op++)
+			ops += trial_class_applies(class, (enum plumb_op)op);
+		if (ops == PLUMB_OP_COUNT)
+			printf("every op");
+		for (int op = 0; op < PLUMB_OP_COUNT && ops < PLUMB_OP_COUNT; op++)
+			if (trial_class_applies(class, (enum plumb_op)op))
+				printf("%s%s", plumb_ops[op].name, --ops ? " " : "");
+		printf("\n");
+	}
+	return PLUMB_OK;
+}
+
 static int run(int argc, char **argv)
 {
 	const char *what[1] = {NULL};
@@ -208,6 +228,8 @@ static int run(int argc, char **argv)
 			status = list_profile(what[0], &err);
 		else if (strcmp(what[0], "presets") == 0)
 			status = list_presets();
+		else if (strcmp(what[0], "classes") == 0)
+			status = list_classes();
 		else if (op != PLUMB_OP_COUNT)
 			status = list_op(op);
 		else
@@ -221,7 +243,7 @@ static int run(int argc, char **argv)
 
 const struct command command_list = {
 	.name = "list",
-	.usage = "ops|orders|tolerances|devices|profiles|presets|OP|PROFILE",
+	.usage = "ops|orders|tolerances|devices|profiles|presets|classes|OP|PROFILE",
 	.brief = "show ops, operands, reduction orders, tolerances, devices, profiles, presets",
 	.about = "Prints what is compiled in: the table of ops, the operands of one op with roles and shapes, the "
 		 "reduction\n"

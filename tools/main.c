@@ -14,6 +14,7 @@ static const struct command *const commands[] = {
 	&command_check,
 	&command_bisect,
 	&command_replay,
+	&command_test,
 	&command_run,
 	&command_bench,
 	&command_golden,
