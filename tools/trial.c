@@ -213,6 +213,7 @@ void trial_draft(struct trial *c, const struct trial_options *options)
 	struct trial_random *r = &c->random;
 
 	c->with = *options;
+	c->within = 1.0;
 	trial_config_random(r, c->op, &c->cfg);
 	if (with->cfg)
 		c->cfg = *with->cfg;

@@ -107,6 +107,7 @@ struct trial {
 	int operands;
 	float span;                        /* magnitude of activations */
 	float zeros;                       /* part of them that is zero, of either sign */
+	double within;                     /* the largest error of the bound that passes; 1 */
 	struct plumb_bound_result *bounds; /* trial_near adds its measurements to it; NULL: to nothing */
 };
 

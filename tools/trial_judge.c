@@ -233,7 +233,9 @@ static bool judge_user(struct judged *j, struct seat *seat, const char *what)
 	} else if (ok) {
 		plumb_bound_begin(&j->bounds, c->op);
 		c->bounds = &j->bounds;
+		c->within = j->candidate->within > 0.0 ? j->candidate->within : 1.0;
 		ok = trial_near(c, &j->oracle, &result, what, j->report->text);
+		c->within = 1.0;
 		j->report->ratio = largest(&j->bounds);
 	}
 	bool ran = false;

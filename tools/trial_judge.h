@@ -10,6 +10,7 @@
 struct trial_candidate {
 	const char *path; /* a shared object that offers the op; NULL: the opt set */
 	bool exact;       /* every bit of the twin; else, of a shared object, the bound is enough */
+	double within;    /* of a shared object: how many times the bound an error may be; 0 stands for 1 */
 	bool race;        /* simt: every case through the race check too; else a share of them */
 	int gpu;
 	struct plumb_user_mark *mark; /* says what is under way; never NULL */

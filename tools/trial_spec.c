@@ -577,7 +577,7 @@ int trial_spec_make(const struct trial_spec *s, bool inert, struct trial **out, 
 		options.kv = 1 + (int)cache_formats[s->kv];
 	if (s->state >= 0)
 		options.state = 1 + s->state; /* f32, f16, bf16 */
-	*c = (struct trial){.op = s->op, .seed = s->seed, .class = inert ? NULL : class};
+	*c = (struct trial){.op = s->op, .seed = s->seed, .class = inert || class == trial_class(0) ? NULL : class};
 	c->random.state = hash_text(hash_text(s->seed * 0x9E3779B97F4A7C15u, plumb_ops[s->op].name), class->name);
 	uint64_t values = c->random.state + 0x5851F42D4C957F2Du;
 	trial_draft(c, &options);

@@ -79,6 +79,7 @@ static int run_cases(void *self, struct plumb_user_mark *mark)
 		const struct trial_item *item = &suite->item[i];
 		const struct trial_candidate candidate = {.path = item->path,
 			.exact = suite->exact,
+			.within = suite->within,
 			.race = suite->race,
 			.gpu = suite->gpu,
 			.mark = mark,

@@ -20,6 +20,7 @@ struct trial_suite {
 	int64_t timeout; /* seconds of one run of a candidate; 0: no limit */
 	bool fail_fast;  /* start nothing after the first failure */
 	bool exact, race;
+	double within; /* as struct trial_candidate has them */
 	int gpu;
 	/* Called for each case that has run, in the order of the items. */
 	void (*done)(void *self, const struct trial_report *report);
