@@ -18,7 +18,8 @@ long="tests/test_compare.c tests/simt_kernels.cu"
 sources() { # every source file of the tree that is the current folder
 	find $(for f in $folders cmake .ci; do if [ -e "$f" ]; then echo "$f"; fi; done) CMakeLists.txt -type f \
 		\( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' -o -name '*.sh' -o -name '*.py' \
-		-o -name '*.cmake' -o -name CMakeLists.txt -o -path '.ci/*' \) 2>/dev/null | sort
+		-o -name '*.cmake' -o -name '*.in' -o -name CMakeLists.txt -o -path '.ci/*' \) 2>/dev/null | sort
+	for f in .clang-format .clang-tidy; do if [ -e "$f" ]; then echo "$f"; fi; done
 }
 
 includes() { # FILE:LINE: what is wrong with an include
@@ -180,6 +181,10 @@ echo 'int x;' >"$tree/tools/bad.c"
 found 'tools/bad.c: no SPDX'
 printf 'cmake\n' >"$tree/CMakeLists.txt"
 found 'CMakeLists.txt: no SPDX'
+printf 'int x;\n' >"$tree/core/bad.h.in"
+found 'core/bad.h.in: no SPDX'
+printf 'Checks: x\n' >"$tree/.clang-tidy"
+found '.clang-tidy: no SPDX'
 say opt/bad.c
 yes '/* */' | head -n "$lines_at_most" >>"$tree/opt/bad.c"
 found "opt/bad.c: $((lines_at_most + 1)) lines"
