@@ -444,7 +444,8 @@ def main():
             with open(os.path.join(source, page), encoding="utf-8") as f:
                 text = f.read()
             faults, count, skipped = judge(place, names, page, text, timeout=3600 if fresh else 600, fresh=fresh)
-            print(*faults, *skipped, sep="\n" if faults or skipped else "")
+            for line in faults + skipped:
+                print(line)
             wrong += len(faults)
             ran += count
         print(f"test_pages: {len(pages)} pages, {ran} commands run, {wrong} faults; {len(OWN_BAD)} planted faults")
