@@ -44,6 +44,8 @@ class Library:
         for name in sorted(os.listdir(kernels)):
             if name.endswith(('.cu', '.h')):
                 self.text['kernels/' + name] = read(kernels + '/' + name)
+        self.code = {file: without_comments(text) for file, text in self.text.items()}
+        self.ops = ops_of(source)
         for name in sorted(os.listdir(source + '/tests/faults')):
             if name.endswith('.json') and name not in NOT_A_LIBRARY:
                 self.read_file(name)
@@ -64,11 +66,10 @@ class Library:
             return
         if tree.get('format') != 'plumb faults 1':
             self.error("%s: format is %r, expected 'plumb faults 1'" % (path, tree.get('format')))
-        ops = ops_of(self.source)
         for fault in faults:
-            self.read_fault(path, fault, ops)
+            self.read_fault(path, fault)
 
-    def read_fault(self, path, fault, ops):
+    def read_fault(self, path, fault):
         who = '%s: %s' % (path, fault.get('id'))
         wrong = [key for key in REQUIRED if not isinstance(fault.get(key), str)]
         wrong += [key for key in fault if key not in REQUIRED + OPTIONAL]
@@ -78,7 +79,7 @@ class Library:
         file, base = fault['file'], os.path.basename(fault['file']).split('.')[0]
         if fault['class'] not in CLASSES:
             self.error('%s: class is %s, expected F01 to F30' % (who, fault['class']))
-        if fault['op'] not in ops:
+        if fault['op'] not in self.ops:
             self.error('%s: op is %s, which is none' % (who, fault['op']))
         if fault.get('kind', 'fault') not in KINDS:
             self.error('%s: kind is %s, expected %s' % (who, fault['kind'], ', '.join(KINDS)))
@@ -110,11 +111,10 @@ class Library:
             self.error("%s: does not apply: 'find' is not behind 'in' in %s" % (who, fault['file']))
             return
         end = at + len(fault['find'])
-        after = text[:at] + fault['replace'] + text[end:]
-        if without_comments(after).split() == without_comments(text).split():
+        if without_comments(fault['find']).split() == without_comments(fault['replace']).split():
             self.error('%s: changes nothing' % who)
         kind = fault.get('kind', 'fault')
-        calls = [m.group(1) for m in CALL.finditer(without_comments(text)[at:end])]
+        calls = [m.group(1) for m in CALL.finditer(self.code[fault['file']][at:end])]
         kept = [m.group(1) for m in CALL.finditer(fault['replace'])]
         if kind != 'fault' and (len(calls) != 1 or calls[0] not in KINDS[kind] or kept):
             self.error('%s: a %s must take away one: it finds %s and leaves %s' % (who, kind, calls, kept))
@@ -146,7 +146,7 @@ class Library:
                 else:
                     listed.append([number, field, 0])
         for file, text in self.text.items():
-            for match in CALL.finditer(without_comments(text)):
+            for match in CALL.finditer(self.code[file]):
                 line = text[text.rfind('\n', 0, match.start()) + 1:text.index('\n', match.start())]
                 kind = 'barrier' if match.group(1) in BARRIERS else 'fence'
                 self.sites += 1
