@@ -55,22 +55,22 @@ static void *simt_take(struct plumb_device *d, size_t bytes, struct plumb_error 
 
 static void simt_give(struct plumb_device *d, void *memory)
 {
-	(void)d;
+	plumb_simt_settle(&d->simt);
 	free(memory);
 }
 
 static int simt_copy(struct plumb_device *d, void *to, const void *from, size_t bytes, struct plumb_error *err)
 {
-	(void)d;
 	(void)err;
+	plumb_simt_settle(&d->simt);
 	memcpy(to, from, bytes);
 	return PLUMB_OK;
 }
 
 static int simt_sync(struct plumb_device *d, struct plumb_error *err)
 {
-	(void)d;
 	(void)err;
+	plumb_simt_settle(&d->simt);
 	return PLUMB_OK;
 }
 
