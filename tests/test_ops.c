@@ -16,7 +16,7 @@
 #include "tools/trial.h"
 
 #ifdef __SANITIZE_ADDRESS__
-enum { SEEDS = 6, FORMAT_SEEDS = 1 }; /* the sanitizers cost a factor of ten */
+enum { SEEDS = 4, FORMAT_SEEDS = 1 }; /* the sanitizers cost a factor of ten */
 #else
 enum { SEEDS = 16, FORMAT_SEEDS = 6 };
 #endif
