@@ -18,8 +18,8 @@
 #define PLANTED PLUMB_USER_DIR "/planted.so"
 
 /* A text that would be markup, script or a trick of the eye, were it let through. */
-#define HOSTILE                                                                                                          \
-	"</script><script>document.title='taken'</script><!--<img src=x onerror=\"document.title='taken'\">' \" & "       \
+#define HOSTILE                                                                                                            \
+	"</script><script>document.title='taken'</script><!--<img src=x onerror=\"document.title='taken'\">' \" & "        \
 	"\xE2\x80\xA8\xE2\x80\xAE\xFF\xC0\xAF\xED\xA0\x80\x1B[31m%s%n"
 
 enum { MOST = 1000000 }; /* bytes of a page */
@@ -39,11 +39,11 @@ static void teardown(void)
 /* ---- a page as a strict reader takes it ---- */
 
 static const char *const known[] = {"!DOCTYPE", "html", "head", "meta", "title", "style", "body", "header", "span", "svg",
-	"button", "main", "section", "div", "h1", "h2", "h3", "p", "dl", "dt", "dd", "code", "table", "caption", "thead", "tbody",
-	"tr", "th", "td", "noscript", "ol", "ul", "li", "b", "i", "script"};
-static const char *const known_attributes[] = {"html", "lang", "charset", "name", "content", "http-equiv", "class", "id", "type",
-	"hidden", "aria-hidden", "aria-label", "aria-labelledby", "tabindex", "role", "scope", "style", "title", "width", "height",
-	"data-script", "data-roof"};
+	"button", "main", "section", "div", "h1", "h2", "h3", "p", "dl", "dt", "dd", "code", "table", "caption", "thead",
+	"tbody", "tr", "th", "td", "noscript", "ol", "ul", "li", "b", "i", "script"};
+static const char *const known_attributes[] = {"html", "lang", "charset", "name", "content", "http-equiv", "class", "id",
+	"type", "hidden", "aria-hidden", "aria-label", "aria-labelledby", "tabindex", "role", "scope", "style", "title",
+	"width", "height", "data-script", "data-roof"};
 
 static bool is_in(const char *const *list, size_t n, const char *text, size_t length)
 {
@@ -67,7 +67,8 @@ static const char *read_tag(const char *p, char name[16], bool *ends)
 	for (p += n; *p == ' ';) {
 		p++;
 		n = strcspn(p, "= >");
-		ck_assert_msg(is_in(known_attributes, sizeof known_attributes / sizeof known_attributes[0], p, n), "attribute: %.40s", p);
+		ck_assert_msg(is_in(known_attributes, sizeof known_attributes / sizeof known_attributes[0], p, n),
+			"attribute: %.40s", p);
 		p += n;
 		if (*p != '=')
 			continue;
@@ -131,8 +132,8 @@ static int occurrences(const char *page, const char *word)
  * otherwise; expect_well_formed has seen that they are text. */
 static void expect_alone(const char *page, bool quoted)
 {
-	static const char *const words[] = {
-		"http:", "https:", "//w", "src=", "href=", "url(", "@import", "<link", "<iframe", "<img", "<!--", "import(", "innerHTML"};
+	static const char *const words[] = {"http:", "https:", "//w", "src=", "href=", "url(", "@import", "<link",
+		"<iframe", "<img", "<!--", "import(", "innerHTML"};
 	static const char set[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 	struct plumb_sha256 sha;
 	char hex[65], named[65] = "";
@@ -203,8 +204,8 @@ static char *page_of(cJSON *tree, const char *name)
 static const struct {
 	cJSON *(*make)(const struct report_tree *t);
 	const char *name;
-} maker[MAKERS] = {
-	{report_tree_check, "check"}, {report_tree_bisect, "bisect"}, {report_tree_bench, "bench"}, {report_tree_score, "score"}};
+} maker[MAKERS] = {{report_tree_check, "check"}, {report_tree_bisect, "bisect"}, {report_tree_bench, "bench"},
+	{report_tree_score, "score"}};
 
 /* ---- pages of made-up trees ---- */
 
@@ -392,7 +393,8 @@ START_TEST(check_fails)
 	cJSON *tree;
 	setenv("PLANTED", "gdn_out_proj@1=tail", 1);
 	char *page = run(1, &tree, "tiny-fails.html",
-		"check " TINY " --checkpoint " CHECKPOINT " --op gdn_out_proj=" PLANTED " --date 2026-01-31"), text[256];
+		     "check " TINY " --checkpoint " CHECKPOINT " --op gdn_out_proj=" PLANTED " --date 2026-01-31"),
+	     text[256];
 	const cJSON *view = cJSON_GetArrayItem(cJSON_GetObjectItem(tree, "views"), 0), *item, *failed = NULL;
 
 	cJSON_ArrayForEach (item, cJSON_GetObjectItem(view, "items"))
@@ -404,8 +406,9 @@ START_TEST(check_fails)
 	ck_assert_double_gt(cJSON_GetObjectItem(failed, "share_of_tolerance")->valuedouble, 1.0);
 	ck_assert_ptr_nonnull(strstr(page, "<h1>Does not match: layer 1, gdn_out_proj, gdn/output is "));
 	item = cJSON_GetObjectItem(failed, "worst");
-	snprintf(text, sizeof text, "element [%s] is %.9g, recorded %.9g", cJSON_GetStringValue(cJSON_GetObjectItem(item, "at")),
-		cJSON_GetObjectItem(item, "ours")->valuedouble, cJSON_GetObjectItem(item, "golden")->valuedouble);
+	snprintf(text, sizeof text, "element [%s] is %.9g, recorded %.9g",
+		cJSON_GetStringValue(cJSON_GetObjectItem(item, "at")), cJSON_GetObjectItem(item, "ours")->valuedouble,
+		cJSON_GetObjectItem(item, "golden")->valuedouble);
 	ck_assert_msg(strstr(page, text) != NULL, "no '%s'", text);
 	ck_assert_ptr_nonnull(strstr(page, "--op gdn_out_proj=" PLANTED " --case wrong.h5"));
 	ck_assert_ptr_nonnull(strstr(page, "2026-01-31"));
@@ -418,7 +421,8 @@ START_TEST(check_crashes)
 {
 	cJSON *tree;
 	setenv("PLANTED", "gdn_out_proj@1=crash", 1);
-	char *page = run(1, &tree, "tiny-crashes.html", "check " TINY " --checkpoint " CHECKPOINT " --op gdn_out_proj=" PLANTED);
+	char *page =
+		run(1, &tree, "tiny-crashes.html", "check " TINY " --checkpoint " CHECKPOINT " --op gdn_out_proj=" PLANTED);
 
 	ck_assert_ptr_nonnull(strstr(page, "SIGSEGV"));
 	ck_assert_ptr_nonnull(strstr(cJSON_GetStringValue(cJSON_GetObjectItem(tree, "failure")), "SIGSEGV"));
@@ -445,7 +449,8 @@ START_TEST(figures)
 		ck_assert_double_eq(n, cJSON_GetObjectItem(item, "elements")->valuedouble);
 		int last = cJSON_GetArraySize(histogram) - 1;
 		double ulp = cJSON_GetObjectItem(item, "max_ulp")->valuedouble;
-		ck_assert_msg(last == 0 ? ulp == 0.0 : ulp < (double)(1LL << last) && 2.0 * ulp >= (double)(1LL << last), "%d %g", last, ulp);
+		ck_assert_msg(last == 0 ? ulp == 0.0 : ulp < (double)(1LL << last) && 2.0 * ulp >= (double)(1LL << last),
+			"%d %g", last, ulp);
 		ck_assert_double_le(cJSON_GetObjectItem(item, "share_of_tolerance")->valuedouble, 1.0);
 	}
 	cJSON_ArrayForEach (item, cJSON_GetObjectItem(cJSON_GetObjectItem(view, "bounds"), "ops")) {

@@ -114,7 +114,8 @@ static double now_at(const struct bench *b, const struct bench_time *t)
 
 bool bench_alike(const struct bench *b, const struct bench_old *old)
 {
-	return strcmp(old->model, b->model) == 0 && strcmp(old->profile, b->profile) == 0 && strcmp(old->runs, b->runs) == 0;
+	return strcmp(old->model, b->model) == 0 && strcmp(old->profile, b->profile) == 0 &&
+	       strcmp(old->runs, b->runs) == 0;
 }
 
 void bench_compare(const struct bench *b, const struct bench_old *old)

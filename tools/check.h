@@ -127,7 +127,8 @@ int check_view_run(
 void check_view_free(struct check_view *view);
 
 /* tools/check_drift.c: n values of a token of T. */
-void check_drift_add(struct check_drift *drift, int64_t T, int64_t token, const float *ours, const float *golden, int64_t n);
+void check_drift_add(
+	struct check_drift *drift, int64_t T, int64_t token, const float *ours, const float *golden, int64_t n);
 /* Relative L2 of a group; Inf where only one side is a number, or only the recorded side is zero. */
 double check_drift_at(const struct check_drift *drift, int group);
 

@@ -176,7 +176,8 @@ static struct summary summarise(const struct check_bounds_op *o)
 }
 
 /* "y[3,17]": rows of the call counted from the position it began at. Caches count positions or blocks already. */
-static void element_at(const struct plumb_operand *info, const struct check_bounds_place *p, int64_t index, char *text, size_t size)
+static void element_at(
+	const struct plumb_operand *info, const struct check_bounds_place *p, int64_t index, char *text, size_t size)
 {
 	int64_t rest = index, at[8] = {0};
 	size_t n;
@@ -196,7 +197,8 @@ static void element_at(const struct plumb_operand *info, const struct check_boun
 
 static void element(const struct check_bounds_op *o, int operand, char *text, size_t size)
 {
-	element_at(&plumb_ops[o->result.op].operand[operand], &o->place[operand], o->result.operand[operand].index, text, size);
+	element_at(&plumb_ops[o->result.op].operand[operand], &o->place[operand], o->result.operand[operand].index, text,
+		size);
 }
 
 static void figure(double value, char text[16])

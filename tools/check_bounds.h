@@ -34,7 +34,7 @@ struct check_bounds_op {
 	struct plumb_bound_result result;
 	struct check_bounds_place place[PLUMB_BOUND_OPERANDS];
 	struct check_bounds_cell *cell; /* (layers + 1) */
-	double oracle; /* largest ratio of the oracle itself: above 1, bound and oracle are two truths */
+	double oracle;                  /* largest ratio of the oracle itself: above 1, bound and oracle are two truths */
 };
 
 struct check_bounds {

@@ -146,7 +146,9 @@ void check_finish(struct check_run *run, struct check_item *item)
 		/* half of the rows may have nothing but ties; more, and the choice shows nothing */
 		bool says = 2 * c->flat_rows <= c->cut_rows;
 		item->verdict.pass = c->rows >= 1 && c->wrong == 0 && c->equal + c->tie + c->margin == c->rows && says;
-		item->verdict.share = !item->verdict.pass ? HUGE_VAL : c->worst_bound > 0.0 ? c->worst_margin / c->worst_bound : 0.0;
+		item->verdict.share = !item->verdict.pass    ? HUGE_VAL
+		                      : c->worst_bound > 0.0 ? c->worst_margin / c->worst_bound
+		                                             : 0.0;
 		snprintf(item->verdict.text, sizeof item->verdict.text,
 			"%s: %lld rows, %lld equal, %lld by a tie, "
 			"%lld by a margin, %lld wrong%s%s%s",
@@ -181,8 +183,8 @@ static int compare_rows(struct check_run *run, const struct plumb_call *call, st
 		return PLUMB_OK; /* a trace that this set does not write; the item stays open and is reported so */
 	plumb_compare_add(&item->cmp, ours, item->golden.f32 + first, count);
 	for (int64_t t = 0; t < call->T; t++)
-		check_drift_add(&item->drift, plumb_golden_tokens(run->options->golden), call->position + t, ours + t * width,
-			item->golden.f32 + first + t * width, width);
+		check_drift_add(&item->drift, plumb_golden_tokens(run->options->golden), call->position + t,
+			ours + t * width, item->golden.f32 + first + t * width, width);
 	return check_boundary_rows(run, call, item, ours, item->golden.f32 + first, first, count);
 }
 
@@ -193,8 +195,8 @@ static int compare_first_stream(struct check_run *run, const struct plumb_call *
 	for (int64_t t = 0; t < call->T; t++) {
 		const float *golden = item->golden.f32 + (call->position + t) * D;
 		plumb_compare_add(&item->cmp, ours + t * S * D, golden, D);
-		check_drift_add(&item->drift, plumb_golden_tokens(run->options->golden), call->position + t, ours + t * S * D,
-			golden, D);
+		check_drift_add(&item->drift, plumb_golden_tokens(run->options->golden), call->position + t,
+			ours + t * S * D, golden, D);
 	}
 	return PLUMB_OK;
 }

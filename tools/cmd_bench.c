@@ -187,7 +187,8 @@ static int run(int argc, char **argv)
 		{"--project", "gb10", OPTION_TEXT, &w.project, "another card, computed from bytes and launches"},
 		{"--nvtx", NULL, OPTION_FLAG, &o.nvtx, "name the ops to nsys and ncu"},
 		{"--json", "FILE", OPTION_TEXT, &o.json, "write all figures"},
-		{"--html", "FILE", OPTION_TEXT, &o.html, "write a page to look at: one file, no network (docs/reading-a-report.md)"},
+		{"--html", "FILE", OPTION_TEXT, &o.html,
+			"write a page to look at: one file, no network (docs/reading-a-report.md)"},
 		{"--compare", "FILE", OPTION_TEXT, &o.compare, "show what changed against such a file"},
 		{"--date", "TEXT", OPTION_TEXT, &o.date, "a date for the report, which takes none from the clock"},
 	};

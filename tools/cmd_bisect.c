@@ -335,8 +335,8 @@ static int write_reports(const struct bisect_command *c, const cJSON *tree, stru
 }
 
 /* A run that died: where, of what, and its case. */
-static int write_failure(const struct bisect_command *c, const char *place, const char *why, const char *replay,
-	struct plumb_error *err)
+static int write_failure(
+	const struct bisect_command *c, const char *place, const char *why, const char *replay, struct plumb_error *err)
 {
 	cJSON *tree = cJSON_CreateObject();
 
@@ -552,7 +552,8 @@ static int run(int argc, char **argv)
 		{"--date", "TEXT", OPTION_TEXT, &c.date,
 			"written into the case; without, cases are the same bytes every day"},
 		{"--json", "FILE", OPTION_TEXT, &c.json, "write the findings to a file ('-': standard output)"},
-		{"--html", "FILE", OPTION_TEXT, &c.html, "write a page to look at: one file, no network (docs/reading-a-report.md)"},
+		{"--html", "FILE", OPTION_TEXT, &c.html,
+			"write a page to look at: one file, no network (docs/reading-a-report.md)"},
 		{"--no-search", NULL, OPTION_FLAG, &c.no_search, "leave out the search for minimal sets"},
 		{"--quiet", NULL, OPTION_FLAG, &c.quiet, "no progress line"},
 		{"--no-color", NULL, OPTION_FLAG, &c.no_colour, "no colours on a terminal either (NO_COLOR does the same)"},
@@ -615,7 +616,8 @@ const struct command command_bisect = {
 		 "their op, and whole runs to the tolerance of the logits, unless --exact says otherwise.",
 	.examples = "  plumb bisect golden/tiny/tiny.h5 --checkpoint golden/tiny/checkpoint --set opt --case wrong.h5\n"
 		    "  plumb bisect golden/tiny/tiny.h5 --checkpoint DIR --op gdn_out_proj=./mine.so --case wrong.h5\n"
-		    "  plumb bisect golden/tiny/tiny.h5 --checkpoint DIR --op all=./mine.so --exact --json found.json --html found.html\n"
+		    "  plumb bisect golden/tiny/tiny.h5 --checkpoint DIR --op all=./mine.so --exact --json found.json "
+                    "--html found.html\n"
 		    "  plumb bisect --synthetic full --profile served --tokens 1,2,3 --set opt --device cuda",
 	.run = run,
 };

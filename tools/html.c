@@ -247,7 +247,8 @@ void html_command(FILE *f, const char *label, const char *command)
 void html_table_begin(FILE *f, const char *caption, const char *head)
 {
 	html_put(f,
-		"<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"%s\"><table><caption class=\"sr\">%s</caption>"
+		"<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"%s\"><table><caption "
+	        "class=\"sr\">%s</caption>"
 		"<thead><tr>",
 		caption, caption);
 	while (*head) {

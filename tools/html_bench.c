@@ -41,7 +41,8 @@ void html_bench_head(const cJSON *report, struct html_head *head)
 	head->mood = wrong ? HTML_FAIL : HTML_NOTE;
 	snprintf(head->detail, sizeof head->detail, "Checked first: %.400s.", html_string(report, "checked", "nothing"));
 	if (wrong) {
-		snprintf(head->verdict, sizeof head->verdict, "%.80s gives other bits than its contract: it is not timed", wrong);
+		snprintf(head->verdict, sizeof head->verdict, "%.80s gives other bits than its contract: it is not timed",
+			wrong);
 		return;
 	}
 	n = (size_t)snprintf(head->verdict, sizeof head->verdict, "A token takes %s us at context %s",
@@ -50,12 +51,14 @@ void html_bench_head(const cJSON *report, struct html_head *head)
 		n += (size_t)snprintf(head->verdict + n, sizeof head->verdict - n, ": %s %% of the reading rate",
 			html_places(100.0 * part, part < 0.1 ? 1 : 0));
 	if (old > 0.0 && n < sizeof head->verdict)
-		snprintf(head->verdict + n, sizeof head->verdict - n, "; %s times before", html_places(html_number(token, "us") / old, 3));
+		snprintf(head->verdict + n, sizeof head->verdict - n, "; %s times before",
+			html_places(html_number(token, "us") / old, 3));
 }
 
 static int by_time(const void *a, const void *b)
 {
-	double p = html_number(*(const cJSON *const *)a, "us_per_token"), q = html_number(*(const cJSON *const *)b, "us_per_token");
+	double p = html_number(*(const cJSON *const *)a, "us_per_token"),
+	       q = html_number(*(const cJSON *const *)b, "us_per_token");
 	if (isnan(p) || isnan(q))
 		return isnan(p) - isnan(q);
 	return (p < q) - (p > q);
@@ -67,8 +70,14 @@ static void cells_before(FILE *f, double now, double before)
 	double ratio = now / before;
 	html_cell(f, true, html_places(before, 2));
 	html_cell(f, true, html_places(ratio, 3));
-	html_put(f, "<td%r>%r</td>", ratio > 1.0 + CHANGED ? " class=\"mark bad\"" : ratio < 1.0 - CHANGED ? " class=\"mark ok\"" : "",
-		ratio > 1.0 + CHANGED ? "&#9650; slower" : ratio < 1.0 - CHANGED ? "&#9660; faster" : isfinite(ratio) ? "same" : "-");
+	html_put(f, "<td%r>%r</td>",
+		ratio > 1.0 + CHANGED   ? " class=\"mark bad\""
+		: ratio < 1.0 - CHANGED ? " class=\"mark ok\""
+					: "",
+		ratio > 1.0 + CHANGED   ? "&#9650; slower"
+		: ratio < 1.0 - CHANGED ? "&#9660; faster"
+		: isfinite(ratio)       ? "same"
+					: "-");
 }
 
 static void op_row(FILE *f, const cJSON *report, const cJSON *run, const cJSON *op, double sum)
@@ -83,7 +92,9 @@ static void op_row(FILE *f, const cJSON *report, const cJSON *run, const cJSON *
 	if (!exact)
 		html_mark(f, false, "wrong, not timed");
 	else if (isfinite(share))
-		html_put(f, "<span class=\"num\">%s %%</span><span class=\"bar\" aria-hidden=\"true\"><i style=\"width:%s%%\"></i></span>",
+		html_put(f,
+			"<span class=\"num\">%s %%</span><span class=\"bar\" aria-hidden=\"true\"><i "
+		        "style=\"width:%s%%\"></i></span>",
 			html_places(100.0 * share, 1), html_places(100.0 * share, 1));
 	fputs("</td>", f);
 	html_cell(f, true, html_places(token, 1));
@@ -138,9 +149,11 @@ static void one_context(FILE *f, const cJSON *report, const cJSON *run, int numb
 	}
 	qsort(list, (size_t)n, sizeof list[0], by_time);
 	snprintf(caption, sizeof caption, "Context %s", html_count(context));
-	html_put(f, "<section aria-labelledby=\"context%s\"><h2 id=\"context%s\">%s</h2>\n", html_count(number), html_count(number), caption);
+	html_put(f, "<section aria-labelledby=\"context%s\"><h2 id=\"context%s\">%s</h2>\n", html_count(number),
+		html_count(number), caption);
 	html_put(f, "<div data-roof=\"%s\"></div>\n", html_count(number));
-	snprintf(head, sizeof head, "op|share of the ops|#us / token|#us / call|#calls|#launches|#MB / call|#GB/s|#%% of ceiling%s%s",
+	snprintf(head, sizeof head,
+		"op|share of the ops|#us / token|#us / call|#calls|#launches|#MB / call|#GB/s|#%% of ceiling%s%s",
 		html_get(report, "before") ? "|#before us|#ratio|change" : "", projected ? "|#gb10 us (computed)" : "");
 	html_table_begin(f, caption, head);
 	for (int i = 0; i < n; i++)
@@ -148,11 +161,13 @@ static void one_context(FILE *f, const cJSON *report, const cJSON *run, int numb
 	token_row(f, report, run);
 	html_table_end(f);
 	html_put(f, "<p class=\"dim\">Bytes of a token: %s MB of weights, %s MB read and %s MB written beside them.",
-		html_places(html_number(token, "weight_bytes") * 1e-6, 1), html_places(html_number(token, "read_bytes") * 1e-6, 3),
+		html_places(html_number(token, "weight_bytes") * 1e-6, 1),
+		html_places(html_number(token, "read_bytes") * 1e-6, 3),
 		html_places(html_number(token, "written_bytes") * 1e-6, 3));
 	if (isfinite(gap))
-		html_put(f, " The ops add up to %s us, %s us %r the token.", html_places(html_number(token, "sum_of_ops_us"), 1),
-			html_places(fabs(gap), 1), gap >= 0.0 ? "less than" : "more than");
+		html_put(f, " The ops add up to %s us, %s us %r the token.",
+			html_places(html_number(token, "sum_of_ops_us"), 1), html_places(fabs(gap), 1),
+			gap >= 0.0 ? "less than" : "more than");
 	if (projected)
 		fputs(" GB10 is computed from bytes / 230 GB/s and launches x 2.2 us, not measured.", f);
 	fputs("</p></section>\n", f);
@@ -187,13 +202,18 @@ void html_bench_body(FILE *f, const cJSON *report, cJSON *data)
 	const cJSON *before = html_get(report, "before"), *run;
 	int number = 0;
 
-	html_put(f, "<section class=\"flush\" aria-label=\"How it was measured\"><dl class=\"facts\">\n<dt>ceiling</dt><dd>%s GB/s, a "
+	html_put(f,
+		"<section class=\"flush\" aria-label=\"How it was measured\"><dl class=\"facts\">\n<dt>ceiling</dt><dd>%s "
+	        "GB/s, a "
 		"kernel that only reads, in the same run</dd>\n<dt>times</dt><dd>median of %s</dd>\n",
 		html_places(html_number(report, "ceiling_gb_per_second"), 1), html_count(html_number(report, "repeat")));
 	if (before)
 		html_put(f, "<dt>before</dt><dd>%s, %s; %s; commit %s%r</dd>\n", html_string(before, "model", "?"),
-			html_string(before, "profile", "-"), html_string(before, "runs_on", "?"), html_string(before, "commit", "?"),
-			html_true(before, "alike") ? "" : " <b>(another model, profile, set or card: the ratios say little)</b>");
+			html_string(before, "profile", "-"), html_string(before, "runs_on", "?"),
+			html_string(before, "commit", "?"),
+			html_true(before, "alike")
+				? ""
+				: " <b>(another model, profile, set or card: the ratios say little)</b>");
 	fputs("</dl></section>\n", f);
 	cJSON_ArrayForEach (run, html_get(report, "contexts"))
 		one_context(f, report, run, number++);

@@ -65,7 +65,8 @@ void html_bisect_head(const cJSON *report, struct html_head *head)
 	if (!wrong) {
 		snprintf(head->verdict, sizeof head->verdict, "No suspect is wrong, alone or together");
 		snprintf(head->detail, sizeof head->detail, "%s calls judged; whole run: %.200s.",
-			html_count(html_number(report, "calls")), html_string(html_get(report, "whole"), "words", "passes"));
+			html_count(html_number(report, "calls")),
+			html_string(html_get(report, "whole"), "words", "passes"));
 		return;
 	}
 	if (cJSON_GetArraySize(sets) > 0) {
@@ -74,12 +75,16 @@ void html_bisect_head(const cJSON *report, struct html_head *head)
 			const cJSON *set = cJSON_GetArrayItem(sets, i);
 			const bool several = cJSON_GetArraySize(set) > 1;
 			if (i == SETS_NAMED) {
-				snprintf(head->verdict + n, sizeof head->verdict - n, "; and %d more", cJSON_GetArraySize(sets) - i);
+				snprintf(head->verdict + n, sizeof head->verdict - n, "; and %d more",
+					cJSON_GetArraySize(sets) - i);
 				break;
 			}
 			set_words(set, layers, words, sizeof words);
-			n += (size_t)snprintf(head->verdict + n, sizeof head->verdict - n, "%s%.100s%s", i ? several ? "; so are " : "; so is " : "",
-				words, i ? several ? " together" : "" : several ? " are wrong together" : " is wrong");
+			n += (size_t)snprintf(head->verdict + n, sizeof head->verdict - n, "%s%.100s%s",
+				i ? several ? "; so are " : "; so is " : "", words,
+				i         ? several ? " together" : ""
+				: several ? " are wrong together"
+					  : " is wrong");
 		}
 	} else if (chief) {
 		snprintf(head->verdict, sizeof head->verdict, "%.80s, %.80s, is wrong by itself; the run as a whole passes",
@@ -89,7 +94,8 @@ void html_bisect_head(const cJSON *report, struct html_head *head)
 	}
 	if (chief)
 		snprintf(head->detail, sizeof head->detail, "%.500s",
-			*html_string(chief, "inside", "") ? html_string(chief, "inside", "") : html_string(chief, "text", ""));
+			*html_string(chief, "inside", "") ? html_string(chief, "inside", "")
+							  : html_string(chief, "text", ""));
 }
 
 static void findings_table(FILE *f, const cJSON *report)
@@ -138,7 +144,8 @@ static void sets_list(FILE *f, const cJSON *report)
 	cJSON_ArrayForEach (set, sets) {
 		set_words(set, layers, words, sizeof words);
 		html_put(f, "<li><b>%s</b> %r</li>\n", words,
-			cJSON_GetArraySize(set) > 1 ? "fail only together: without any one of them the run passes" : "fails alone");
+			cJSON_GetArraySize(set) > 1 ? "fail only together: without any one of them the run passes"
+						    : "fails alone");
 	}
 	fputs("</ul>\n", f);
 	if (html_true(report, "more_sets"))
@@ -156,7 +163,8 @@ static void inside_facts(FILE *f, const cJSON *chief)
 	if (isfinite(token))
 		html_put(f, "<dt>first token</dt><dd>%s</dd>\n", html_count(token));
 	if (values > 0.0)
-		html_put(f, "<dt>values wrong</dt><dd>%s of %s</dd>\n", html_count(html_number(chief, "differ")), html_count(values));
+		html_put(f, "<dt>values wrong</dt><dd>%s of %s</dd>\n", html_count(html_number(chief, "differ")),
+			html_count(values));
 	if (*pattern)
 		html_put(f, "<dt>pattern</dt><dd>%s</dd>\n", pattern);
 	if (*where)
@@ -169,7 +177,8 @@ static void case_and_replay(FILE *f, const cJSON *report)
 	html_put(f, "<p>The call is kept in <code>%s</code>: its inputs, its weights and what it should give.</p>\n",
 		html_string(report, "case", "?"));
 	if (*html_string(report, "replay", ""))
-		html_command(f, "run it again, in milliseconds and without the checkpoint", html_string(report, "replay", ""));
+		html_command(
+			f, "run it again, in milliseconds and without the checkpoint", html_string(report, "replay", ""));
 }
 
 void html_bisect_body(FILE *f, const cJSON *report, cJSON *data)
@@ -190,7 +199,8 @@ void html_bisect_body(FILE *f, const cJSON *report, cJSON *data)
 		return;
 	}
 	html_put(f,
-		"<li><h3>Each call by itself</h3><p>%s suspects, choices of layer and op. %s calls of theirs ran on the truth's inputs, "
+		"<li><h3>Each call by itself</h3><p>%s suspects, choices of layer and op. %s calls of theirs ran on the "
+	        "truth's inputs, "
 		"each twice; %r.</p>\n",
 		html_count(html_number(report, "choices")), html_count(html_number(report, "calls")),
 		strcmp(html_string(report, "criterion", ""), "bits") == 0 ? "every bit must be equal"
@@ -200,9 +210,11 @@ void html_bisect_body(FILE *f, const cJSON *report, cJSON *data)
 		html_count(html_number(report, "tokens")), html_count(html_number(report, "steps")),
 		html_true(whole, "fails") ? html_string(whole, "words", "fails") : "passes");
 	if (cJSON_GetArraySize(html_get(report, "sets")) > 0) {
-		html_put(f, "<li><h3>The smallest sets that fail</h3><p>%s decodes with suspects switched on and off%r.</p>\n",
+		html_put(f,
+			"<li><h3>The smallest sets that fail</h3><p>%s decodes with suspects switched on and off%r.</p>\n",
 			html_count(html_number(report, "decodes")),
-			html_true(report, "flaky") ? "; calls change from run to run, so each set was asked several times" : "");
+			html_true(report, "flaky") ? "; calls change from run to run, so each set was asked several times"
+						   : "");
 		sets_list(f, report);
 		fputs("</li>\n", f);
 	}

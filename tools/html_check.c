@@ -27,7 +27,8 @@ static bool is_local(const cJSON *view)
 static double layer_of(const cJSON *item)
 {
 	double layer = html_number(item, "layer");
-	return isnan(layer) ? 1e9 : layer; /* outside the layers: what is wrong there comes after them, or is named by itself */
+	return isnan(layer) ? 1e9
+	                    : layer; /* outside the layers: what is wrong there comes after them, or is named by itself */
 }
 
 static const cJSON *first_failed(const cJSON *view)
@@ -118,7 +119,8 @@ static void say_failed(const cJSON *report, char *text, size_t size)
 	cJSON_ArrayForEach (view, html_get(report, "views")) {
 		if (n < size)
 			n += (size_t)snprintf(text + n, size - n, "%s%s of %s tensors %s %s", n ? "; " : "",
-				html_count(html_number(view, "failed")), html_count(cJSON_GetArraySize(html_get(view, "items"))),
+				html_count(html_number(view, "failed")),
+				html_count(cJSON_GetArraySize(html_get(view, "items"))),
 				html_number(view, "failed") == 1.0 ? "fails" : "fail",
 				is_local(view) ? "when each op is fed the recorded inputs" : "from the tokens on");
 	}
@@ -134,15 +136,15 @@ static void say_item(const cJSON *report, const cJSON *item, struct html_head *h
 	layer_words(item, layer);
 	kernel_words(item, kernel, sizeof kernel);
 	say_failed(report, failed, sizeof failed);
-	snprintf(head->verdict, sizeof head->verdict, "Does not match: %s%.60s%s%.80s", layer, *op ? op : tensor, *op ? ", " : "",
-		*op ? tensor : "");
+	snprintf(head->verdict, sizeof head->verdict, "Does not match: %s%.60s%s%.80s", layer, *op ? op : tensor,
+		*op ? ", " : "", *op ? tensor : "");
 	if (isfinite(share) && share > 1.0) {
 		size_t n = strlen(head->verdict);
 		snprintf(head->verdict + n, sizeof head->verdict - n, " is %s times its tolerance", html_times(share));
 	}
 	if (worst)
-		snprintf(head->detail, sizeof head->detail, "%selement [%.40s] is %s, recorded %s. %.200s.",
-			kernel, html_string(worst, "at", "?"), html_exactly(html_number(worst, "ours")),
+		snprintf(head->detail, sizeof head->detail, "%selement [%.40s] is %s, recorded %s. %.200s.", kernel,
+			html_string(worst, "at", "?"), html_exactly(html_number(worst, "ours")),
 			html_exactly(html_number(worst, "golden")), failed);
 	else
 		snprintf(head->detail, sizeof head->detail, "%s%.250s. %.200s.", kernel,
@@ -163,9 +165,10 @@ static void say_bound(const struct culprit *c, struct html_head *head)
 		return;
 	}
 	snprintf(head->verdict, sizeof head->verdict, "Does not match: %s%.60s, element %.60s is %s times its bound",
-		layer_words(c->cell, layer), op, html_string(c->cell, "at", "?"), html_times(html_number(c->cell, "max_ratio")));
+		layer_words(c->cell, layer), op, html_string(c->cell, "at", "?"),
+		html_times(html_number(c->cell, "max_ratio")));
 	snprintf(head->detail, sizeof head->detail,
-		"It is %s; exact arithmetic on the same inputs gives %s, and the declared order allows +- %s.",
+		"It is %s; exact arithmetic on the same inputs gives %s, and the declared order allows \xC2\xB1 %s.",
 		html_exactly(html_number(c->cell, "ours")), html_exactly(html_number(c->cell, "exact")),
 		html_short(html_number(c->cell, "bound")));
 }
@@ -191,9 +194,9 @@ static void say_pass(const cJSON *report, struct html_head *head)
 	snprintf(head->verdict, sizeof head->verdict, "Matches: %s comparisons in %s layers, all within tolerance",
 		html_count(tensors), html_count(html_number(report, "layers")));
 	if (worst)
-		snprintf(head->detail, sizeof head->detail, "Nearest to its tolerance: %s%.80s, at %s %% of what is allowed.",
-			layer_words(worst, layer), tensor_of(worst),
-			html_short(100.0 * html_number(worst, "share_of_tolerance")));
+		snprintf(head->detail, sizeof head->detail,
+			"Nearest to its tolerance: %s%.80s, at %s %% of what is allowed.", layer_words(worst, layer),
+			tensor_of(worst), html_short(100.0 * html_number(worst, "share_of_tolerance")));
 	size_t n = strlen(head->detail);
 	if (ratio >= 0.0)
 		snprintf(head->detail + n, sizeof head->detail - n, " Largest error of %s values: %s of its bound.",
@@ -227,13 +230,15 @@ static void views_table(FILE *f, const cJSON *report)
 {
 	const cJSON *view, *op;
 
-	html_table_begin(f, "What was compared", "view|result|#tensors|#failed|#values|#tied cuts|#rows explained|#error / bound");
+	html_table_begin(
+		f, "What was compared", "view|result|#tensors|#failed|#values|#tied cuts|#rows explained|#error / bound");
 	cJSON_ArrayForEach (view, html_get(report, "views")) {
 		double ratio = (double)NAN;
 		bool pass = html_true(view, "pass");
 		cJSON_ArrayForEach (op, html_get(html_get(view, "bounds"), "ops"))
 			ratio = html_number(op, "max_ratio") <= ratio ? ratio : html_number(op, "max_ratio");
-		html_put(f, "<tr><th scope=\"row\">%s<span class=\"dim\">%r</span></th><td>", html_string(view, "view", "?"),
+		html_put(f, "<tr><th scope=\"row\">%s<span class=\"dim\">%r</span></th><td>",
+			html_string(view, "view", "?"),
 			is_local(view) ? " each op fed recorded inputs" : " from the tokens on");
 		html_mark(f, pass, pass ? "pass" : "fail");
 		fputs("</td>", f);
@@ -313,7 +318,7 @@ static void first_divergence(FILE *f, const cJSON *report)
 			html_exactly(html_number(worst, "ours")), html_exactly(html_number(worst, "golden")));
 		row_of(f, "worst element", text);
 	} else if (c.cell) {
-		snprintf(text, sizeof text, "%.60s is %s, exact %s, allowed +- %s", html_string(c.cell, "at", "?"),
+		snprintf(text, sizeof text, "%.60s is %s, exact %s, allowed \xC2\xB1 %s", html_string(c.cell, "at", "?"),
 			html_exactly(html_number(c.cell, "ours")), html_exactly(html_number(c.cell, "exact")),
 			html_short(html_number(c.cell, "bound")));
 		row_of(f, "worst element", text);
@@ -406,7 +411,8 @@ static void bounds_table(FILE *f, const cJSON *view)
 		return;
 	snprintf(caption, sizeof caption, "Error bounds, %.20s view", html_string(view, "view", "?"));
 	html_put(f, "<h3>%s</h3>\n", caption);
-	html_table_begin(f, caption, "op|result|#calls|#values|#error / bound|#rms|#bias z|worst layer|#element|#ours|#exact");
+	html_table_begin(
+		f, caption, "op|result|#calls|#values|#error / bound|#rms|#bias z|#worst layer|#element|#ours|#exact");
 	cJSON_ArrayForEach (op, html_get(bounds, "ops")) {
 		const cJSON *worst = NULL;
 		double rms = (double)NAN, bias = (double)NAN;
@@ -421,7 +427,8 @@ static void bounds_table(FILE *f, const cJSON *view)
 		cJSON_ArrayForEach (cell, html_get(op, "layers"))
 			if (!worst || html_number(cell, "max_ratio") > html_number(worst, "max_ratio"))
 				worst = cell;
-		html_put(f, "<tr%r><th scope=\"row\">%s</th><td>", pass ? "" : " class=\"bad\"", html_string(op, "op", "?"));
+		html_put(
+			f, "<tr%r><th scope=\"row\">%s</th><td>", pass ? "" : " class=\"bad\"", html_string(op, "op", "?"));
 		html_mark(f, pass, pass ? "ok" : "fail");
 		fputs("</td>", f);
 		html_cell(f, true, html_count(html_number(op, "calls")));
@@ -470,7 +477,7 @@ static cJSON *item_data(const cJSON *item)
 
 static void ulp_data(cJSON *out, const cJSON *view)
 {
-	double (*sum)[PLUMB_ULP_BUCKETS] = calloc(PLUMB_OP_COUNT, sizeof *sum);
+	double(*sum)[PLUMB_ULP_BUCKETS] = calloc(PLUMB_OP_COUNT, sizeof *sum);
 	const cJSON *item, *bucket;
 
 	cJSON_ArrayForEach (item, html_get(view, "items")) {
@@ -595,16 +602,19 @@ void html_check_body(FILE *f, const cJSON *report, cJSON *data)
 	fputs("<section aria-labelledby=\"map\"><h2 id=\"map\">Layers and ops</h2>\n<div id=\"heat\"></div>\n"
 	      "<noscript><p class=\"dim\">The map and the charts are drawn by a script; the tables below do without.</p>"
 	      "</noscript></section>\n"
-	      "<section aria-labelledby=\"worst\"><h2 id=\"worst\">Worst tensors</h2>\n", f);
+	      "<section aria-labelledby=\"worst\"><h2 id=\"worst\">Worst tensors</h2>\n",
+		f);
 	cJSON_ArrayForEach (view, views)
 		worst_tensors(f, view);
 	cJSON_ArrayForEach (view, views)
 		bounds_table(f, view);
-	fputs("</section>\n<section aria-labelledby=\"errors\" data-script hidden><h2 id=\"errors\">How errors are spread</h2>\n"
+	fputs("</section>\n<section aria-labelledby=\"errors\" data-script hidden><h2 id=\"errors\">How errors are "
+	      "spread</h2>\n"
 	      "<div id=\"spread\"></div></section>\n"
 	      "<section aria-labelledby=\"along\" data-script hidden><h2 id=\"along\">Drift along the tokens</h2>\n"
 	      "<div id=\"drift\"></div></section>\n"
 	      "<section aria-labelledby=\"every\" data-script hidden><h2 id=\"every\">Every tensor</h2>\n"
-	      "<div id=\"all\"></div></section>\n", f);
+	      "<div id=\"all\"></div></section>\n",
+		f);
 	check_data(report, data);
 }

@@ -50,10 +50,10 @@ bool html_true(const cJSON *object, const char *name);
 const cJSON *html_get(const cJSON *object, const char *name);
 
 /* Numbers as text, "-" for NaN. Each returns one of a few buffers in turn: good until eight more are made. */
-const char *html_count(double n);        /* 2,908,696 */
-const char *html_short(double v);        /* 3 significant digits: 0.77, 1.2e-06 */
-const char *html_exactly(double v);      /* 9 significant digits, enough for binary32 */
-const char *html_times(double v);        /* 3.1, 46, 3,600, 360,000, 3.6e+09 */
+const char *html_count(double n);         /* 2,908,696 */
+const char *html_short(double v);         /* 3 significant digits: 0.77, 1.2e-06 */
+const char *html_exactly(double v);       /* 9 significant digits, enough for binary32 */
+const char *html_times(double v);         /* 3.1, 46, 3,600, 360,000, 3.6e+09 */
 const char *html_places(double v, int n); /* n digits behind the point; from 10,000 on none */
 
 /* Add a number of few digits to an array, or null. */

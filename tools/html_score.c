@@ -27,7 +27,8 @@ static struct tally total_of(const cJSON *report)
 void html_score_head(const cJSON *report, struct html_head *head)
 {
 	struct tally t = total_of(report);
-	bool pass = strcmp(html_string(report, "verdict", "fail"), "pass") == 0 && t.tried > 0.0; /* nothing shows nothing */
+	bool pass =
+		strcmp(html_string(report, "verdict", "fail"), "pass") == 0 && t.tried > 0.0; /* nothing shows nothing */
 	int survivors = cJSON_GetArraySize(html_get(report, "survivors"));
 
 	head->command = html_string(report, "title", "plumb");
@@ -69,8 +70,11 @@ static void begin(FILE *f, const char *caption, const char *first, const char *s
 {
 	const cJSON *lane;
 
-	html_put(f, "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"%s\"><table><caption class=\"sr\">%s</caption>"
-		"<thead><tr><th scope=\"col\">%s</th>", caption, caption, first);
+	html_put(f,
+		"<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"%s\"><table><caption "
+	        "class=\"sr\">%s</caption>"
+		"<thead><tr><th scope=\"col\">%s</th>",
+		caption, caption, first);
 	if (second)
 		html_put(f, "<th scope=\"col\">%s</th>", second);
 	cJSON_ArrayForEach (lane, lanes)
@@ -81,7 +85,9 @@ static void begin(FILE *f, const char *caption, const char *first, const char *s
 static void share_cell(FILE *f, double tried, double caught)
 {
 	double percent = tried > 0.0 ? 100.0 * caught / tried : 0.0;
-	html_put(f, "<td><span class=\"num\">%s %%</span><span class=\"bar\" aria-hidden=\"true\"><i style=\"width:%s%%\"></i></span></td>",
+	html_put(f,
+		"<td><span class=\"num\">%s %%</span><span class=\"bar\" aria-hidden=\"true\"><i "
+	        "style=\"width:%s%%\"></i></span></td>",
 		html_places(percent, percent > 99.9 && percent < 100.0 ? 2 : 1), html_places(percent, 1));
 }
 
@@ -180,7 +186,8 @@ static void reasons(FILE *f, const cJSON *report)
 	fputs("<section aria-labelledby=\"why\"><h2 id=\"why\">What each class stands for</h2><dl class=\"facts\">\n", f);
 	cJSON_ArrayForEach (one, html_get(report, "classes"))
 		if (*html_string(one, "reason", ""))
-			html_put(f, "<dt>%s</dt><dd>%s</dd>\n", html_string(one, "name", "?"), html_string(one, "reason", ""));
+			html_put(f, "<dt>%s</dt><dd>%s</dd>\n", html_string(one, "name", "?"),
+				html_string(one, "reason", ""));
 	fputs("</dl></section>\n", f);
 }
 

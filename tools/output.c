@@ -120,9 +120,10 @@ int output_differ(
 
 	if (!path || !other)
 		return PLUMB_OK;
-	bool same = strcmp(path, other) == 0 ||
-	            (stat(path, &x) == 0 && stat(other, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino && S_ISREG(x.st_mode));
-	return same ? plumb_fail(err, PLUMB_BAD_INPUT, "%s and %s both name %s, expected two files", option, other_option, path)
+	bool same = strcmp(path, other) == 0 || (stat(path, &x) == 0 && stat(other, &y) == 0 && x.st_dev == y.st_dev &&
+							x.st_ino == y.st_ino && S_ISREG(x.st_mode));
+	return same ? plumb_fail(err, PLUMB_BAD_INPUT, "%s and %s both name %s, expected two files", option, other_option,
+			      path)
 	            : PLUMB_OK;
 }
 

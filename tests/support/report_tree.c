@@ -60,7 +60,8 @@ static cJSON *begin(const char *format, const struct report_tree *t)
 	cJSON_AddStringToObject(root, "format", format);
 	cJSON_AddStringToObject(root, "version", "0.1.0");
 	cJSON_AddStringToObject(root, "commit", with(text, sizeof text, "0123456789ab", t->name));
-	cJSON_AddStringToObject(root, "command", with(text, sizeof text, "plumb check golden.h5 --checkpoint DIR", t->name));
+	cJSON_AddStringToObject(
+		root, "command", with(text, sizeof text, "plumb check golden.h5 --checkpoint DIR", t->name));
 	cJSON_AddStringToObject(root, "golden", with(text, sizeof text, "golden.h5", t->name));
 	cJSON_AddStringToObject(root, "checkpoint", with(text, sizeof text, "DIR", t->name));
 	cJSON_AddStringToObject(root, "producer", with(text, sizeof text, "transformers", t->name));
@@ -84,7 +85,8 @@ static void add_item(cJSON *items, const struct report_tree *t, int layer, int k
 	if (*t->name)
 		cJSON_AddStringToObject(o, "library", t->name);
 	cJSON_AddBoolToObject(o, "pass", !fails);
-	cJSON_AddStringToObject(o, "verdict", with(text, sizeof text, fails ? "FAIL: relative L2 0.026" : "pass: ", t->name));
+	cJSON_AddStringToObject(
+		o, "verdict", with(text, sizeof text, fails ? "FAIL: relative L2 0.026" : "pass: ", t->name));
 	cJSON_AddNumberToObject(o, "share_of_tolerance", fails ? 26000.0 : figure(seed));
 	cJSON_AddNumberToObject(o, "order", layer * TENSORS + k);
 	cJSON_AddBoolToObject(o, "inputs_recorded", true);
@@ -158,7 +160,8 @@ static void add_bounds(cJSON *view, const struct report_tree *t, unsigned *seed)
 		}
 		counts = cJSON_AddArrayToObject(o, "ratio_histogram");
 		for (int i = 0; i < 25; i++)
-			cJSON_AddItemToArray(counts, cJSON_CreateNumber(i > 17 || (i == 17 && !fails) ? 0.0 : 1000.0 / (1 + i)));
+			cJSON_AddItemToArray(
+				counts, cJSON_CreateNumber(i > 17 || (i == 17 && !fails) ? 0.0 : 1000.0 / (1 + i)));
 	}
 }
 
@@ -183,7 +186,8 @@ cJSON *report_tree_check(const struct report_tree *t)
 		items = cJSON_AddArrayToObject(view, "items");
 		for (int l = 0; l < t->layers; l++)
 			for (int k = 0; k < TENSORS; k++) {
-				bool fails = t->fails && tensors[k].op == PLUMB_MOE_DOWN && (v ? l >= t->layers / 3 : l == t->layers / 3);
+				bool fails = t->fails && tensors[k].op == PLUMB_MOE_DOWN &&
+				             (v ? l >= t->layers / 3 : l == t->layers / 3);
 				add_item(items, t, l, k, fails, &seed);
 				failed += fails;
 			}
@@ -218,7 +222,8 @@ cJSON *report_tree_bisect(const struct report_tree *t)
 	sets = cJSON_AddArrayToObject(root, "sets");
 	whole = cJSON_AddObjectToObject(root, "whole");
 	cJSON_AddBoolToObject(whole, "fails", t->fails);
-	cJSON_AddStringToObject(whole, "words", with(text, sizeof text, t->fails ? "leaves the truth at token 0" : "passes", t->name));
+	cJSON_AddStringToObject(
+		whole, "words", with(text, sizeof text, t->fails ? "leaves the truth at token 0" : "passes", t->name));
 	if (!t->fails)
 		return root;
 	cJSON *one = cJSON_CreateObject();
@@ -272,7 +277,8 @@ cJSON *report_tree_bench(const struct report_tree *t)
 	times = cJSON_AddArrayToObject(before, "times");
 	for (int op = 0; op <= PLUMB_OP_COUNT; op++) {
 		cJSON *o = cJSON_CreateObject(), *old = cJSON_CreateObject();
-		double b = 2e3 * (1 + 3e4 * figure(&seed) * figure(&seed)), us = 2.0 + b / 4.1e6 * (1.0 + 2.0 * figure(&seed));
+		double b = 2e3 * (1 + 3e4 * figure(&seed) * figure(&seed)),
+		       us = 2.0 + b / 4.1e6 * (1.0 + 2.0 * figure(&seed));
 		cJSON_AddItemToArray(times, old);
 		cJSON_AddNumberToObject(old, "context", 4096);
 		cJSON_AddStringToObject(old, "name", op < PLUMB_OP_COUNT ? plumb_ops[op].name : "token");
@@ -310,14 +316,15 @@ cJSON *report_tree_bench(const struct report_tree *t)
 cJSON *report_tree_score(const struct report_tree *t)
 {
 	static const char *const lanes[] = {"simt", "check", "bisect"};
-	static const char *const classes[] = {"dropped_tail", "swapped_rows", "missing_barrier", "wrong_round", "stale_cache"};
+	static const char *const classes[] = {
+		"dropped_tail", "swapped_rows", "missing_barrier", "wrong_round", "stale_cache"};
 	cJSON *root = begin("plumb score 1", t), *list;
 	char text[1024];
 
 	cJSON_AddStringToObject(root, "title", with(text, sizeof text, "plumb faults", t->name));
 	cJSON_AddStringToObject(root, "verdict", t->fails ? "fail" : "pass");
-	cJSON_AddStringToObject(
-		root, "summary", with(text, sizeof text, t->fails ? "1 of 60 planted faults was not caught" : "All 60 caught", t->name));
+	cJSON_AddStringToObject(root, "summary",
+		with(text, sizeof text, t->fails ? "1 of 60 planted faults was not caught" : "All 60 caught", t->name));
 	list = cJSON_AddArrayToObject(root, "lanes");
 	for (int i = 0; i < 3; i++) {
 		cJSON *lane = cJSON_CreateObject();
@@ -351,7 +358,8 @@ cJSON *report_tree_score(const struct report_tree *t)
 		cJSON_AddStringToObject(one, "stage", "gdn");
 		cJSON_AddStringToObject(one, "lane", "simt");
 		cJSON_AddStringToObject(one, "text", with(text, sizeof text, "no schedule tried shows it", t->name));
-		cJSON_AddStringToObject(one, "replay", with(text, sizeof text, "plumb faults --only missing_barrier/3", t->name));
+		cJSON_AddStringToObject(
+			one, "replay", with(text, sizeof text, "plumb faults --only missing_barrier/3", t->name));
 	}
 	return root;
 }
