@@ -268,6 +268,8 @@ START_TEST(hostile)
 	ck_assert_ptr_null(strstr(page, "\xE2\x80\xA8"));
 	ck_assert_ptr_null(strstr(page, "\xE2\x80\xAE"));
 	ck_assert_ptr_null(strchr(page, 0x1B));
+	ck_assert_ptr_null(strstr(page, "\\u001b")); /* nor in the data */
+	ck_assert_ptr_null(strstr(page, "\\u2028"));
 	free(page);
 }
 END_TEST

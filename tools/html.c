@@ -229,9 +229,27 @@ void html_data_number(cJSON *array, double v)
 	}
 }
 
-void html_data_text(cJSON *array, const char *text)
+cJSON *html_data_string(const char *text)
 {
-	cJSON_AddItemToArray(array, cJSON_CreateString(text)); /* put_data cleans it */
+	size_t n = strlen(text), at = 0;
+	char *clean = malloc(n + 1);
+	cJSON *item;
+
+	for (size_t i = 0; clean && i < n;) {
+		int length;
+		uint32_t c = next_character((const unsigned char *)text + i, &length);
+		if (c == '?')
+			clean[at++] = '?';
+		else
+			for (int k = 0; k < length; k++)
+				clean[at++] = text[i + (size_t)k];
+		i += (size_t)length;
+	}
+	if (clean)
+		clean[at] = '\0';
+	item = cJSON_CreateString(clean ? clean : "?");
+	free(clean);
+	return item;
 }
 
 /* ---- pieces ---- */
@@ -248,7 +266,7 @@ void html_table_begin(FILE *f, const char *caption, const char *head)
 {
 	html_put(f,
 		"<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"%s\"><table><caption "
-	        "class=\"sr\">%s</caption>"
+		"class=\"sr\">%s</caption>"
 		"<thead><tr>",
 		caption, caption);
 	while (*head) {
@@ -280,22 +298,14 @@ void html_mark(FILE *f, bool pass, const char *words)
 
 /* ---- the frame ---- */
 
-/* JSON inside markup: no '<' that could end the element, no line separators, and nothing that is no UTF-8. */
+/* JSON inside markup: no '<' that could end the element. Its strings are html_data_string's. */
 static void put_data(FILE *f, const char *json)
 {
-	const unsigned char *p = (const unsigned char *)json;
-
-	while (*p) {
-		int length;
-		uint32_t c = next_character(p, &length);
-		if (c == '<' || c == '>' || c == '&')
-			fprintf(f, "\\u%04x", (unsigned)c);
-		else if (c == '?')
-			fputc('?', f);
+	for (const char *p = json; *p; p++)
+		if (*p == '<' || *p == '>' || *p == '&')
+			fprintf(f, "\\u%04x", (unsigned)*p);
 		else
-			fwrite(p, 1, (size_t)length, f);
-		p += length;
-	}
+			fputc(*p, f);
 }
 
 /* The digest by which the page's policy knows its own script: nothing else may run in it. */

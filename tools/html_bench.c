@@ -94,7 +94,7 @@ static void op_row(FILE *f, const cJSON *report, const cJSON *run, const cJSON *
 	else if (isfinite(share))
 		html_put(f,
 			"<span class=\"num\">%s %%</span><span class=\"bar\" aria-hidden=\"true\"><i "
-		        "style=\"width:%s%%\"></i></span>",
+			"style=\"width:%s%%\"></i></span>",
 			html_places(100.0 * share, 1), html_places(100.0 * share, 1));
 	fputs("</td>", f);
 	html_cell(f, true, html_places(token, 1));
@@ -187,7 +187,7 @@ static void bench_data(const cJSON *report, cJSON *data)
 			cJSON *one = cJSON_CreateArray();
 			double calls = html_number(op, "calls");
 			cJSON_AddItemToArray(ops, one);
-			html_data_text(one, html_string(op, "name", "?"));
+			cJSON_AddItemToArray(one, html_data_string(html_string(op, "name", "?")));
 			html_data_number(one, html_number(op, "bytes") / calls);
 			html_data_number(one, html_number(op, "us_per_call"));
 			html_data_number(one, html_number(op, "us_per_token"));
@@ -204,7 +204,7 @@ void html_bench_body(FILE *f, const cJSON *report, cJSON *data)
 
 	html_put(f,
 		"<section class=\"flush\" aria-label=\"How it was measured\"><dl class=\"facts\">\n<dt>ceiling</dt><dd>%s "
-	        "GB/s, a "
+		"GB/s, a "
 		"kernel that only reads, in the same run</dd>\n<dt>times</dt><dd>median of %s</dd>\n",
 		html_places(html_number(report, "ceiling_gb_per_second"), 1), html_count(html_number(report, "repeat")));
 	if (before)

@@ -200,7 +200,7 @@ void html_bisect_body(FILE *f, const cJSON *report, cJSON *data)
 	}
 	html_put(f,
 		"<li><h3>Each call by itself</h3><p>%s suspects, choices of layer and op. %s calls of theirs ran on the "
-	        "truth's inputs, "
+		"truth's inputs, "
 		"each twice; %r.</p>\n",
 		html_count(html_number(report, "choices")), html_count(html_number(report, "calls")),
 		strcmp(html_string(report, "criterion", ""), "bits") == 0 ? "every bit must be equal"

@@ -459,7 +459,7 @@ static cJSON *item_data(const cJSON *item)
 	const cJSON *worst = html_get(item, "worst");
 	double layer = html_number(item, "layer");
 
-	html_data_text(a, html_string(item, "tensor", "?"));
+	cJSON_AddItemToArray(a, html_data_string(html_string(item, "tensor", "?")));
 	html_data_number(a, isfinite(layer) ? layer : -1.0);
 	html_data_number(a, op_number(item));
 	html_data_number(a, html_true(item, "pass") ? 1.0 : 0.0);
@@ -468,10 +468,11 @@ static cJSON *item_data(const cJSON *item)
 	html_data_number(a, html_number(item, "relative_l2"));
 	html_data_number(a, html_number(item, "max_bf16_ulp"));
 	html_data_number(a, html_number(item, "equal_fraction"));
-	html_data_text(a, html_string(worst, "at", ""));
-	html_data_text(a, worst ? html_exactly(html_number(worst, "ours")) : "");
-	html_data_text(a, worst ? html_exactly(html_number(worst, "golden")) : "");
-	html_data_text(a, html_true(item, "pass") ? "" : without_verdict(html_string(item, "verdict", "")));
+	cJSON_AddItemToArray(a, html_data_string(html_string(worst, "at", "")));
+	cJSON_AddItemToArray(a, html_data_string(worst ? html_exactly(html_number(worst, "ours")) : ""));
+	cJSON_AddItemToArray(a, html_data_string(worst ? html_exactly(html_number(worst, "golden")) : ""));
+	cJSON_AddItemToArray(
+		a, html_data_string(html_true(item, "pass") ? "" : without_verdict(html_string(item, "verdict", ""))));
 	return a;
 }
 
@@ -518,15 +519,16 @@ static void bounds_data(cJSON *out, const cJSON *view)
 			cJSON_AddItemToArray(cells, c);
 			html_data_number(c, isfinite(layer) ? layer : -1.0);
 			html_data_number(c, html_number(cell, "max_ratio"));
-			html_data_text(c, html_string(cell, "at", ""));
-			html_data_text(c, html_exactly(html_number(cell, "ours")));
-			html_data_text(c, html_exactly(html_number(cell, "exact")));
-			html_data_text(c, html_short(html_number(cell, "bound")));
+			cJSON_AddItemToArray(c, html_data_string(html_string(cell, "at", "")));
+			cJSON_AddItemToArray(c, html_data_string(html_exactly(html_number(cell, "ours"))));
+			cJSON_AddItemToArray(c, html_data_string(html_exactly(html_number(cell, "exact"))));
+			cJSON_AddItemToArray(c, html_data_string(html_short(html_number(cell, "bound"))));
 		}
 		cJSON_AddItemToArray(one, counts);
 		cJSON_ArrayForEach (bucket, html_get(op, "ratio_histogram"))
 			html_data_number(counts, html_value(bucket));
-		html_data_text(one, html_true(op, "pass") ? "" : without_verdict(html_string(op, "verdict", "")));
+		cJSON_AddItemToArray(one,
+			html_data_string(html_true(op, "pass") ? "" : without_verdict(html_string(op, "verdict", ""))));
 	}
 }
 
@@ -538,7 +540,7 @@ static void drift_data(cJSON *out, const cJSON *view)
 		cJSON *one = cJSON_CreateArray(), *values = cJSON_CreateArray();
 		double layer = html_number(tensor, "layer");
 		cJSON_AddItemToArray(out, one);
-		html_data_text(one, html_string(tensor, "tensor", "?"));
+		cJSON_AddItemToArray(one, html_data_string(html_string(tensor, "tensor", "?")));
 		html_data_number(one, isfinite(layer) ? layer : -1.0);
 		html_data_number(one, html_true(tensor, "pass") ? 1.0 : 0.0);
 		cJSON_AddItemToArray(one, values);
@@ -555,19 +557,19 @@ static void check_data(const cJSON *report, cJSON *data)
 	cJSON_AddStringToObject(data, "kind", "check");
 	cJSON_AddNumberToObject(data, "layers", html_number(report, "layers"));
 	cJSON_AddNumberToObject(data, "tokens", html_number(report, "tokens"));
-	cJSON_AddStringToObject(data, "check", html_string(again, "check", ""));
-	cJSON_AddStringToObject(data, "bisect", html_string(again, "bisect", ""));
+	cJSON_AddItemToObject(data, "check", html_data_string(html_string(again, "check", "")));
+	cJSON_AddItemToObject(data, "bisect", html_data_string(html_string(again, "bisect", "")));
 	for (int i = 0; i < PLUMB_OP_COUNT; i++) {
 		cJSON *op = cJSON_CreateArray();
 		cJSON_AddItemToArray(ops, op);
-		html_data_text(op, plumb_ops[i].name);
-		html_data_text(op, plumb_ops[i].stage);
+		cJSON_AddItemToArray(op, html_data_string(plumb_ops[i].name));
+		cJSON_AddItemToArray(op, html_data_string(plumb_ops[i].stage));
 	}
 	views = cJSON_AddArrayToObject(data, "views");
 	cJSON_ArrayForEach (view, html_get(report, "views")) {
 		cJSON *one = cJSON_CreateObject(), *items = cJSON_AddArrayToObject(one, "items");
 		cJSON_AddItemToArray(views, one);
-		cJSON_AddStringToObject(one, "view", html_string(view, "view", "?"));
+		cJSON_AddItemToObject(one, "view", html_data_string(html_string(view, "view", "?")));
 		cJSON_ArrayForEach (item, html_get(view, "items"))
 			cJSON_AddItemToArray(items, item_data(item));
 		ulp_data(cJSON_AddArrayToObject(one, "ulp"), view);

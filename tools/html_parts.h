@@ -58,7 +58,7 @@ const char *html_places(double v, int n); /* n digits behind the point; from 10,
 
 /* Add a number of few digits to an array, or null. */
 void html_data_number(cJSON *array, double v);
-/* Add a text, made valid UTF-8. */
-void html_data_text(cJSON *array, const char *text);
+/* A text for the script: valid UTF-8, and no character that does not show. Texts from outside come in this way only. */
+cJSON *html_data_string(const char *text);
 
 #endif

@@ -72,7 +72,7 @@ static void begin(FILE *f, const char *caption, const char *first, const char *s
 
 	html_put(f,
 		"<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"%s\"><table><caption "
-	        "class=\"sr\">%s</caption>"
+		"class=\"sr\">%s</caption>"
 		"<thead><tr><th scope=\"col\">%s</th>",
 		caption, caption, first);
 	if (second)
@@ -87,7 +87,7 @@ static void share_cell(FILE *f, double tried, double caught)
 	double percent = tried > 0.0 ? 100.0 * caught / tried : 0.0;
 	html_put(f,
 		"<td><span class=\"num\">%s %%</span><span class=\"bar\" aria-hidden=\"true\"><i "
-	        "style=\"width:%s%%\"></i></span></td>",
+		"style=\"width:%s%%\"></i></span></td>",
 		html_places(percent, percent > 99.9 && percent < 100.0 ? 2 : 1), html_places(percent, 1));
 }
 
