@@ -131,6 +131,8 @@ const char *html_short(double v)
 	char *text = buffer();
 	if (!isfinite(v))
 		return special(v);
+	if (v >= 1000.0 && v < 1e5)
+		return html_count(round(v));
 	if (v != 0.0 && (fabs(v) < 1e-3 || fabs(v) >= 1e5))
 		snprintf(text, 48, "%.1e", v);
 	else

@@ -48,11 +48,13 @@ void html_bench_head(const cJSON *report, struct html_head *head)
 	n = (size_t)snprintf(head->verdict, sizeof head->verdict, "A token takes %s us at context %s",
 		html_places(html_number(token, "us"), 1), html_count(context));
 	if (isfinite(part))
-		n += (size_t)snprintf(head->verdict + n, sizeof head->verdict - n, ": %s %% of the reading rate",
+		n += (size_t)snprintf(head->verdict + n, sizeof head->verdict - n, ": %s\xC2\xA0%% of the reading rate",
 			html_places(100.0 * part, part < 0.1 ? 1 : 0));
-	if (old > 0.0 && n < sizeof head->verdict)
-		snprintf(head->verdict + n, sizeof head->verdict - n, "; %s times before",
-			html_places(html_number(token, "us") / old, 3));
+	if (old > 0.0 && n < sizeof head->verdict) {
+		double change = html_number(token, "us") / old - 1.0;
+		snprintf(head->verdict + n, sizeof head->verdict - n, "; %s\xC2\xA0%% %s than before",
+			html_places(100.0 * fabs(change), 1), change > 0.0 ? "slower" : "faster");
+	}
 }
 
 static int by_time(const void *a, const void *b)
@@ -80,7 +82,7 @@ static void cells_before(FILE *f, double now, double before)
 					: "-");
 }
 
-static void op_row(FILE *f, const cJSON *report, const cJSON *run, const cJSON *op, double sum)
+static void op_row(FILE *f, const cJSON *report, const cJSON *run, const cJSON *op, double sum, double most)
 {
 	double calls = html_number(op, "calls"), bytes = html_number(op, "bytes"), token = html_number(op, "us_per_token");
 	double gb10 = html_number(op, "projected_gb10_us_per_call");
@@ -95,7 +97,7 @@ static void op_row(FILE *f, const cJSON *report, const cJSON *run, const cJSON *
 		html_put(f,
 			"<span class=\"num\">%s %%</span><span class=\"bar\" aria-hidden=\"true\"><i "
 			"style=\"width:%s%%\"></i></span>",
-			html_places(100.0 * share, 1), html_places(100.0 * share, 1));
+			html_places(100.0 * share, 1), html_places(most > 0.0 ? 100.0 * token / most : 0.0, 1));
 	fputs("</td>", f);
 	html_cell(f, true, html_places(token, 1));
 	html_cell(f, true, html_places(html_number(op, "us_per_call"), 2));
@@ -157,7 +159,7 @@ static void one_context(FILE *f, const cJSON *report, const cJSON *run, int numb
 		html_get(report, "before") ? "|#before us|#ratio|change" : "", projected ? "|#gb10 us (computed)" : "");
 	html_table_begin(f, caption, head);
 	for (int i = 0; i < n; i++)
-		op_row(f, report, run, list[i], sum);
+		op_row(f, report, run, list[i], sum, n ? html_number(list[0], "us_per_token") : 0.0);
 	token_row(f, report, run);
 	html_table_end(f);
 	html_put(f, "<p class=\"dim\">Bytes of a token: %s MB of weights, %s MB read and %s MB written beside them.",
@@ -206,7 +208,7 @@ void html_bench_body(FILE *f, const cJSON *report, cJSON *data)
 		"<section class=\"flush\" aria-label=\"How it was measured\"><dl class=\"facts\">\n<dt>ceiling</dt><dd>%s "
 		"GB/s, a "
 		"kernel that only reads, in the same run</dd>\n<dt>times</dt><dd>median of %s</dd>\n",
-		html_places(html_number(report, "ceiling_gb_per_second"), 1), html_count(html_number(report, "repeat")));
+		html_short(html_number(report, "ceiling_gb_per_second")), html_count(html_number(report, "repeat")));
 	if (before)
 		html_put(f, "<dt>before</dt><dd>%s, %s; %s; commit %s%r</dd>\n", html_string(before, "model", "?"),
 			html_string(before, "profile", "-"), html_string(before, "runs_on", "?"),

@@ -398,7 +398,8 @@
 				const a = Math.max(x0, y0 + Math.log10(data.ceiling * 1e3)), b = Math.min(x1, y1 + Math.log10(data.ceiling * 1e3));
 				if (a < b) {
 					svg.append(draw("path", { class: "roof", fill: "none", d: "M" + x(10 ** a) + " " + y(line(10 ** a)) + "L" + x(10 ** b) + " " + y(line(10 ** b)) }));
-					svg.append(draw("text", { x: x(10 ** b) - 4, y: y(line(10 ** b)) + 18, "text-anchor": "end" }, data.ceiling.toFixed(1) + " GB/s"));
+					const m = a + 0.3 * (b - a); // where few dots are: left, below the line
+					svg.append(draw("text", { x: x(10 ** m) + 6, y: y(line(10 ** m)) + 14 }, "reading at " + (data.ceiling >= 100 ? thousands(data.ceiling) : data.ceiling.toFixed(1)) + " GB/s"));
 				}
 			}
 			const taken = list.map((o) => [x(o[1]) - 7, y(o[2]) - 7, 14, 14]);
