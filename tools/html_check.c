@@ -228,10 +228,11 @@ void html_check_head(const cJSON *report, struct html_head *head)
 
 static void views_table(FILE *f, const cJSON *report)
 {
-	const cJSON *view, *op;
+	const cJSON *view, *op, *bounds = html_get(cJSON_GetArrayItem(html_get(report, "views"), 0), "bounds");
 
-	html_table_begin(
-		f, "What was compared", "view|result|#tensors|#failed|#values|#tied cuts|#rows explained|#error / bound");
+	html_table_begin(f, "What was compared",
+		bounds ? "view|result|#tensors|#failed|#values|#tied cuts|#rows explained|#error / bound"
+		       : "view|result|#tensors|#failed|#values|#tied cuts|#rows explained");
 	cJSON_ArrayForEach (view, html_get(report, "views")) {
 		double ratio = (double)NAN;
 		bool pass = html_true(view, "pass");
@@ -247,7 +248,8 @@ static void views_table(FILE *f, const cJSON *report)
 		html_cell(f, true, html_count(html_number(view, "values")));
 		html_cell(f, true, html_count(html_number(view, "tied_cuts")));
 		html_cell(f, true, html_count(html_number(view, "rows_explained")));
-		html_cell(f, true, isnan(ratio) ? "not asked" : html_places(ratio, 3));
+		if (bounds)
+			html_cell(f, true, html_places(ratio, 3));
 		fputs("</tr>\n", f);
 	}
 	html_table_end(f);
