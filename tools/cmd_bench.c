@@ -94,7 +94,11 @@ static int read_words(const struct words *w, struct bench_options *o, struct plu
 	else if (status == PLUMB_OK)
 		o->context[o->contexts++] = DEFAULT_CONTEXT;
 	if (status == PLUMB_OK)
-		status = output_refuse("--json", o->json, o->compare, s->checkpoint, err);
+		status = output_refuse("--json", o->json, o->compare ? o->compare : "", s->checkpoint, err);
+	if (status == PLUMB_OK)
+		status = output_refuse("--html", o->html, o->compare ? o->compare : "", s->checkpoint, err);
+	if (status == PLUMB_OK)
+		status = output_differ("--json", o->json, "--html", o->html, err);
 	if (status == PLUMB_OK)
 		status = options_policy(s, &o->decoder.policy, err);
 	if (status == PLUMB_OK)
@@ -145,12 +149,13 @@ static int bench(
 		status = bench_check_digests(b, &s, err);
 	if (status == PLUMB_OK)
 		status = bench_measure(b, &s, err);
-	if (status == PLUMB_OK)
+	const bool alone = (o->json && strcmp(o->json, "-") == 0) || (o->html && strcmp(o->html, "-") == 0);
+	if (status == PLUMB_OK && !alone) /* a report on standard output stands alone */
 		bench_print(b);
-	if (status == PLUMB_OK && o->compare)
+	if (status == PLUMB_OK && o->compare && !alone)
 		bench_compare(b, old);
-	if (status == PLUMB_OK && o->json)
-		status = bench_write(b, err);
+	if (status == PLUMB_OK && (o->json || o->html))
+		status = bench_write(b, o->compare ? old : NULL, err);
 	session_close(&s);
 	return status;
 }
@@ -182,6 +187,8 @@ static int run(int argc, char **argv)
 		{"--project", "gb10", OPTION_TEXT, &w.project, "another card, computed from bytes and launches"},
 		{"--nvtx", NULL, OPTION_FLAG, &o.nvtx, "name the ops to nsys and ncu"},
 		{"--json", "FILE", OPTION_TEXT, &o.json, "write all figures"},
+		{"--html", "FILE", OPTION_TEXT, &o.html,
+			"write a page to look at: one file, no network (docs/reading-a-report.md)"},
 		{"--compare", "FILE", OPTION_TEXT, &o.compare, "show what changed against such a file"},
 		{"--date", "TEXT", OPTION_TEXT, &o.date, "a date for the report, which takes none from the clock"},
 	};
@@ -190,6 +197,7 @@ static int run(int argc, char **argv)
 	bool done;
 	struct plumb_error err = {""};
 	struct bench *b = NULL;
+	struct origin origin;
 	struct bench_old *old = NULL;
 
 	status = options_parse(
@@ -200,10 +208,13 @@ static int run(int argc, char **argv)
 		status = read_words(&w, &o, &err);
 	if (status == PLUMB_OK && (!(b = calloc(1, sizeof *b)) || !(old = calloc(1, sizeof *old))))
 		status = plumb_fail(&err, PLUMB_BAD_INPUT, "out of memory for the results");
+	origin_begin(&origin, argc, argv, o.date);
+	o.origin = &origin;
 	if (status == PLUMB_OK)
 		status = bench(b, &o, &w, old, &err);
 	if (status != PLUMB_OK)
 		fprintf(stderr, "plumb bench: %s\n", err.text);
+	origin_end(&origin);
 	free(old);
 	free(b);
 	return status;
@@ -223,7 +234,7 @@ const struct command command_bench = {
 		 "wall clock\n"
 		 "around the calls. A slower op is told, never an exit status: 0 measured, 1 wrong results.",
 	.examples = "  plumb bench --synthetic full --profile served --context 4096,32768 --project gb10\n"
-		    "  plumb bench --json new.json --compare old.json --date 2026-01-31\n"
+		    "  plumb bench --json new.json --html new.html --compare old.json --date 2026-01-31\n"
 		    "  plumb bench --op moe_gate_up --op moe_down --repeat 100\n"
 		    "  plumb bench --synthetic small --set ref --mode twin --context 1000",
 	.run = run,

@@ -8,13 +8,16 @@
 #include "tools/check_report.h"
 #include "tools/commands.h"
 #include "tools/contain.h"
+#include "tools/html.h"
+#include "tools/origin.h"
 #include "tools/output.h"
 #include "tools/session.h"
 
 struct check_command {
 	struct set_options set;
 	const char *golden;
-	const char *view, *json, *junit, *tolerances;
+	const char *view, *json, *junit, *html, *date, *tolerances;
+	struct origin origin;
 	bool verbose, quiet, no_colour, digest, bounds;
 };
 
@@ -39,8 +42,29 @@ static int report_paths(const struct check_command *c, const char *golden, struc
 	int status = output_refuse("--json", c->json, golden, c->set.checkpoint, err);
 	if (status == PLUMB_OK)
 		status = output_refuse("--junit", c->junit, golden, c->set.checkpoint, err);
-	if (status == PLUMB_OK && c->json && c->junit && strcmp(c->json, c->junit) == 0)
-		status = plumb_fail(err, PLUMB_BAD_INPUT, "--json and --junit both name %s, expected two files", c->json);
+	if (status == PLUMB_OK)
+		status = output_refuse("--html", c->html, golden, c->set.checkpoint, err);
+	if (status == PLUMB_OK)
+		status = output_differ("--json", c->json, "--junit", c->junit, err);
+	if (status == PLUMB_OK)
+		status = output_differ("--json", c->json, "--html", c->html, err);
+	if (status == PLUMB_OK)
+		status = output_differ("--junit", c->junit, "--html", c->html, err);
+	return status;
+}
+
+/* Every report that is asked for. */
+static int write_reports(const struct check_command *c, const struct check_report *report, struct plumb_error *err)
+{
+	int status = c->json ? check_report_json(report, c->json, err) : PLUMB_OK;
+
+	if (status == PLUMB_OK && c->junit)
+		status = check_report_junit(report, c->junit, err);
+	if (status == PLUMB_OK && c->html) {
+		cJSON *tree = check_report_tree(report);
+		status = html_write(tree, c->html, err);
+		cJSON_Delete(tree);
+	}
 	return status;
 }
 
@@ -73,6 +97,7 @@ static int compare_and_report(const struct check_command *c, const char *path, s
 		.layers = session->model->cfg.layers,
 		.scanned = session->scanned,
 		.requantised = session->requantised,
+		.origin = &c->origin,
 	};
 	struct plumb_error text;
 	int status = views_of(c->view, wanted, err);
@@ -106,12 +131,9 @@ static int compare_and_report(const struct check_command *c, const char *path, s
 		status = check_view_run(&o, (enum plumb_view)v, &view[report.views++], err);
 	}
 	if (status == PLUMB_OK) {
-		if (!on_stdout(c->json) && !on_stdout(c->junit)) /* a report on standard output stands alone */
+		if (!on_stdout(c->json) && !on_stdout(c->junit) && !on_stdout(c->html)) /* a report there stands alone */
 			check_report_print(&report);
-		if (c->json)
-			status = check_report_json(&report, c->json, err);
-		if (status == PLUMB_OK && c->junit)
-			status = check_report_junit(&report, c->junit, err);
+		status = write_reports(c, &report, err);
 		if (status == PLUMB_OK)
 			status = check_report_status(&report);
 	}
@@ -123,15 +145,14 @@ static int compare_and_report(const struct check_command *c, const char *path, s
 /* A run that did not get to its comparison: say why, and, when something compared was wrong, leave reports that say it too. */
 static int failed(const struct check_command *c, int status, const struct plumb_error *why)
 {
-	const struct check_report report = {.golden = c->golden, .checkpoint = c->set.checkpoint, .failure = why->text};
+	const struct check_report report = {
+		.golden = c->golden, .checkpoint = c->set.checkpoint, .failure = why->text, .origin = &c->origin};
 	struct plumb_error err = {""};
 	int written = PLUMB_OK;
 
 	fprintf(stderr, "plumb check: %s\n", why->text);
-	if (status == PLUMB_MISMATCH && c->json)
-		written = check_report_json(&report, c->json, &err);
-	if (status == PLUMB_MISMATCH && c->junit && written == PLUMB_OK)
-		written = check_report_junit(&report, c->junit, &err);
+	if (status == PLUMB_MISMATCH)
+		written = write_reports(c, &report, &err);
 	if (written != PLUMB_OK)
 		fprintf(stderr, "plumb check: %s\n", err.text);
 	return written == PLUMB_OK ? status : written;
@@ -176,6 +197,9 @@ static int run(int argc, char **argv)
 			"other tolerances than the built-in ones ('plumb list tolerances')"},
 		{"--json", "FILE", OPTION_TEXT, &c.json, "write everything that was measured; '-' is standard output"},
 		{"--junit", "FILE", OPTION_TEXT, &c.junit, "write a JUnit report, one test case a tensor"},
+		{"--html", "FILE", OPTION_TEXT, &c.html,
+			"write a page to look at: one file, no network (docs/reading-a-report.md)"},
+		{"--date", "TEXT", OPTION_TEXT, &c.date, "a date for the reports, which take none from the clock"},
 		{"--digest", NULL, OPTION_FLAG, &c.digest,
 			"print one digest of everything the set wrote; equal digests are equal bits"},
 		{"--bounds", NULL, OPTION_FLAG, &c.bounds,
@@ -207,10 +231,15 @@ static int run(int argc, char **argv)
 	}
 	c.golden = operand[0];
 	c.set.compares = true;
-	if (!session_wants_user(&c.set))
-		return work(&c, NULL);
-	status = contain(work, &c, c.set.timeout, &err);
-	return err.text[0] ? failed(&c, status, &err) : status;
+	origin_begin(&c.origin, argc, argv, c.date);
+	if (session_wants_user(&c.set))
+		status = contain(work, &c, c.set.timeout, &err);
+	else
+		status = work(&c, NULL);
+	if (err.text[0])
+		status = failed(&c, status, &err);
+	origin_end(&c.origin);
+	return status;
 }
 
 const struct command command_check = {
@@ -230,6 +259,7 @@ const struct command command_check = {
 		"  plumb check tiny.h5 --checkpoint DIR --op gdn_recurrence@0-2=opt --guard\n"
 		"  plumb check tiny.h5 --checkpoint DIR --op attn_gate=./mine.so\n"
 		"  plumb check tiny.h5 --checkpoint DIR --profile served --set opt --digest\n"
-		"  plumb check tiny.h5 --checkpoint DIR --layers 3 --json report.json --junit report.xml",
+		"  plumb check tiny.h5 --checkpoint DIR --layers 3 --json report.json --junit report.xml\n"
+		"  plumb check tiny.h5 --checkpoint DIR --op attn_gate=./mine.so --bounds --html report.html",
 	.run = run,
 };
