@@ -352,11 +352,11 @@ void *plumb_device_scratch(const struct plumb_env *env, int slot, size_t bytes)
 	bytes = bytes ? (bytes + 3) / 4 * 4 : 4;
 	if (bytes > s->room || !s->memory) {
 		size_t room = grown(MIN_SCRATCH, bytes);
-		if (room > SIZE_MAX - 2 * PLUMB_GUARD_ZONE) {
+		if (room > SIZE_MAX - 2 * (size_t)PLUMB_GUARD_ZONE) {
 			plumb_fail(env->err, PLUMB_BAD_INPUT, "scratch of %zu bytes is out of range", bytes);
 			return NULL;
 		}
-		unsigned char *memory = d->backend->take(d, room + 2 * PLUMB_GUARD_ZONE, env->err);
+		unsigned char *memory = d->backend->take(d, room + 2 * (size_t)PLUMB_GUARD_ZONE, env->err);
 		if (!memory || plumb_device_retire(d, s->memory, env->err) != PLUMB_OK) {
 			d->backend->give(d, memory);
 			return NULL;
