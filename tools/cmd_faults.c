@@ -14,7 +14,7 @@
 #include "tools/output.h"
 #include "tools/progress.h"
 
-enum { MAX_JOBS = 256, SAMPLE_FAULTS = 24, SAMPLE_MUTANTS = 20, CASES = 64, TIMEOUT = 5 };
+enum { MAX_JOBS = 256, SAMPLE_FAULTS = 24, SAMPLE_MUTANTS = 20, CASES = 64, TIMEOUT = 10 };
 
 struct faults_command {
 	const char *source, *build, *library, *fault_class, *op, *id, *file, *share, *lane, *json;
@@ -346,7 +346,7 @@ static int run(int argc, char **argv)
 		{"--cases", "N", OPTION_COUNT, &c.cases, "seeded cases of each op (default 64)"},
 		{"--seed", "N", OPTION_COUNT, &c.seed, "of the cases, and of which mutants are drawn (default 1)"},
 		{"--timeout", "N", OPTION_COUNT, &c.timeout,
-			"seconds that one call of a kernel may take (default 5; under the race check four times that)"},
+			"seconds of processor that a check may take beyond five times the control (default 10)"},
 		{"--json", "FILE", OPTION_TEXT, &c.json, "write the score to a file ('-': standard output)"},
 		{"--list", NULL, OPTION_FLAG, &c.list, "show what is chosen, and do nothing"},
 		{"--keep", NULL, OPTION_FLAG, &c.keep, "leave the objects, programs and logs, and say where"},

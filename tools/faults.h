@@ -101,6 +101,7 @@ struct fault_object {
 
 struct fault_build {
 	char *source, *folder; /* absolute */
+	char *home;            /* the source folder that the tree was configured for; usually `source` */
 	char *scratch;         /* absolute */
 	struct fault_object *object;
 	size_t objects;
@@ -114,10 +115,10 @@ int faults_build_open(const char *source, const char *folder, const char *scratc
 	struct plumb_error *err);
 void faults_build_close(struct fault_build *b);
 
-/* Compile one object of the tree anew at -O1, reading files below `overlay` (NULL: none) before those of the source folder.
+/* Compile one object of the tree anew, optimised by level ("-O1"), optimised by level ("-O1"), reading files below `overlay` (NULL: none) before those of the source folder.
  * PLUMB_MISMATCH: the compiler refuses; text holds its first line. */
-int faults_compile(const struct fault_build *b, const struct fault_object *o, const char *overlay, const char *to,
-	char *text, size_t size);
+int faults_compile(const struct fault_build *b, const struct fault_object *o, const char *level, const char *overlay,
+	const char *to, char *text, size_t size);
 /* The object of a kernel file in the simt or race build ("moe"). NULL: there is none. */
 const struct fault_object *faults_kernel_object(const struct fault_build *b, const char *unit, bool race);
 bool faults_object_reads(const struct fault_build *b, const struct fault_object *o, const char *file);
@@ -137,11 +138,13 @@ struct fault_run {
 	int status; /* exit status; -1: ended by a signal; -2: took longer than allowed */
 	int signal;
 	double seconds;
-	char line[400];  /* the line that says why it failed, or the last one */
-	char digest[64]; /* of a line "digest ..."; else "" */
+	double processor; /* seconds of it, of the command and what it waited for */
+	char line[400];   /* the line that says why it failed, or the last one */
+	char digest[64];  /* of a line "digest ..."; else "" */
 };
 
-/* Run a shell command in folder with a limit in seconds; its output goes to the file log. */
+/* Run a shell command in folder; its output goes to the file log. limit: seconds of processor time, so that a busy machine makes
+ * no hang of anything. */
 void faults_run(const char *folder, const char *command, double limit, const char *log, struct fault_run *out);
 
 /* ---- judging ---- */
@@ -149,7 +152,7 @@ void faults_run(const char *folder, const char *command, double limit, const cha
 struct fault_options {
 	int64_t cases; /* seeded cases of an op */
 	int64_t seed;
-	int64_t timeout; /* seconds that a check may take beyond the time of the unmutated file */
+	int64_t timeout; /* seconds of processor time that a check may take beyond five times what the unmutated file takes */
 	bool keep;
 };
 

@@ -44,8 +44,9 @@ static int read_cache(struct fault_build *b, const char *source, struct plumb_er
 	home = cached(text, "CMAKE_HOME_DIRECTORY");
 	sanitize = cached(text, "PLUMB_SANITIZE");
 	cuda = cached(text, "PLUMB_CUDA");
+	b->home = realpath(home ? home : "", NULL);
 	b->source = realpath(source ? source : home ? home : "", NULL);
-	if (!b->source)
+	if (!b->source || !b->home)
 		status = plumb_fail(err, PLUMB_BAD_INPUT, "%s: source folder '%s': %s", path,
 			source ? source
 			: home ? home
@@ -131,7 +132,7 @@ static int read_headers(struct fault_build *b, struct plumb_error *err)
 {
 	char *text = NULL;
 	struct fault_object *o = NULL;
-	const size_t below = strlen(b->source) + 1;
+	const size_t below = strlen(b->home) + 1;
 	int status = ask(b, "-t deps", &text, err);
 
 	for (char *line = text, *end; status == PLUMB_OK && *line; line = end) {
@@ -150,7 +151,7 @@ static int read_headers(struct fault_build *b, struct plumb_error *err)
 			continue;
 		char *path = line[4] == '/' ? faults_format("%s", line + 4) : faults_format("%s/%s", b->folder, line + 4);
 		char *real = realpath(path, NULL);
-		if (real && strncmp(real, b->source, below - 1) == 0 && real[below - 1] == '/')
+		if (real && strncmp(real, b->home, below - 1) == 0 && real[below - 1] == '/')
 			o->header[o->headers++] = faults_format("%s", real + below);
 		free(real);
 		free(path);
@@ -226,6 +227,7 @@ void faults_build_close(struct fault_build *b)
 	}
 	free(b->object);
 	free(b->source);
+	free(b->home);
 	free(b->folder);
 	free(b->scratch);
 	free(b->libraries);
@@ -270,7 +272,7 @@ static const char *base_name(const char *path)
 static char *source_of(const struct fault_build *b, const struct fault_object *o, const char *overlay, const char *to,
 	struct fault_run *run)
 {
-	const size_t below = strlen(b->source);
+	const size_t below = strlen(b->home);
 	const char *simt = strstr(o->source, "/simt/"), *base = base_name(o->source);
 	char *path, *unit;
 
@@ -283,24 +285,29 @@ static char *source_of(const struct fault_build *b, const struct fault_object *o
 		free(unit);
 		return path;
 	}
-	if (overlay && strncmp(o->source, b->source, below) == 0 && o->source[below] == '/') {
-		path = faults_format("%s%s", overlay, o->source + below);
-		if (exists(path))
-			return path;
-		free(path);
-	}
-	return faults_format("%s", o->source);
+	if (strncmp(o->source, b->home, below) != 0 || o->source[below] != '/')
+		return faults_format("%s", o->source);
+	path = faults_format("%s%s", overlay ? overlay : b->source, o->source + below);
+	if (exists(path))
+		return path;
+	free(path);
+	return faults_format("%s%s", b->source, o->source + below);
 }
 
-int faults_compile(const struct fault_build *b, const struct fault_object *o, const char *overlay, const char *to,
-	char *text, size_t size)
+int faults_compile(const struct fault_build *b, const struct fault_object *o, const char *level, const char *overlay,
+	const char *to, char *text, size_t size)
 {
 	struct fault_run run = {.line = ""};
 	char *bare = bare_command(o->command), *from = source_of(b, o, overlay, to, &run),
 	     *log = faults_format("%s.log", to);
 	size_t compiler = strcspn(bare, " ");
-	char *command = faults_format("%.*s %s%s %s -O1 -g0 -w -o %s -c %s", (int)compiler, bare, overlay ? "-I" : "",
-		overlay ? overlay : "", bare + compiler, to, from);
+	/* a mutant may leave a variable unused, but not mistake a pointer for a number */
+	const char *warnings =
+		strstr(o->source, ".cpp") || b->cuda
+			? "-w"
+			: "-Wno-error -Werror=incompatible-pointer-types -Werror=int-conversion -Werror=format";
+	char *command = faults_format("%.*s %s%s -I%s %s %s -g0 %s -o %s -c %s", (int)compiler, bare, overlay ? "-I" : "",
+		overlay ? overlay : "", b->source, bare + compiler, level, warnings, to, from);
 
 	faults_run(b->folder, command, COMPILE_SECONDS, log, &run);
 	snprintf(text, size, "%s", run.line);
@@ -330,10 +337,9 @@ const struct fault_object *faults_kernel_object(const struct fault_build *b, con
 
 bool faults_object_reads(const struct fault_build *b, const struct fault_object *o, const char *file)
 {
-	const size_t below = strlen(b->source);
+	const size_t below = strlen(b->home);
 
-	if (strncmp(o->source, b->source, below) == 0 && o->source[below] == '/' &&
-		strcmp(o->source + below + 1, file) == 0)
+	if (strncmp(o->source, b->home, below) == 0 && o->source[below] == '/' && strcmp(o->source + below + 1, file) == 0)
 		return true;
 	for (int h = 0; h < o->headers; h++)
 		if (strcmp(o->header[h], file) == 0)

@@ -16,7 +16,11 @@
 #include "tools/faults.h"
 #include "tools/progress.h"
 
-enum { MEMORY = 8 }; /* GiB of address space that a faulty kernel may ask for */
+enum {
+	MEMORY = 8,  /* GiB of address space that a faulty kernel may ask for */
+	SLOWER = 20, /* a machine may be that busy: limits are of processor time, and this only ends what sleeps */
+	IDLE = 60,   /* seconds */
+};
 
 char *faults_format(const char *format, ...)
 {
@@ -43,8 +47,9 @@ void *faults_zero(size_t count, size_t size)
 	return memory;
 }
 
-static _Noreturn void child(const char *folder, const char *command, const char *log)
+static _Noreturn void child(const char *folder, const char *command, double limit, const char *log)
 {
+	const struct rlimit processor = {(rlim_t)limit + 1, (rlim_t)limit + 3};
 	const struct rlimit memory = {(rlim_t)MEMORY << 30, (rlim_t)MEMORY << 30}, output = {1 << 26, 1 << 26},
 			    none = {0, 0};
 	int out = open(log, O_WRONLY | O_CREAT | O_TRUNC, 0666), in = open("/dev/null", O_RDONLY);
@@ -55,6 +60,7 @@ static _Noreturn void child(const char *folder, const char *command, const char 
 	setrlimit(RLIMIT_AS, &memory);
 	setrlimit(RLIMIT_FSIZE, &output);
 	setrlimit(RLIMIT_CORE, &none);
+	setrlimit(RLIMIT_CPU, &processor);
 	setenv("OMP_NUM_THREADS", "1", 1); /* faults run side by side */
 	setenv("OPENBLAS_NUM_THREADS", "1", 1);
 	setenv("NO_COLOR", "1", 1);
@@ -110,6 +116,7 @@ void faults_run(const char *folder, const char *command, double limit, const cha
 {
 	const struct timespec tick = {.tv_nsec = 3000000};
 	double start = progress_now();
+	struct rusage used = {.ru_maxrss = 0};
 	int how = 0;
 	pid_t got, pid;
 
@@ -117,17 +124,17 @@ void faults_run(const char *folder, const char *command, double limit, const cha
 	fflush(NULL);
 	pid = fork();
 	if (pid == 0)
-		child(folder, command, log);
+		child(folder, command, limit, log);
 	if (pid < 0) {
 		out->status = 126;
 		snprintf(out->line, sizeof out->line, "cannot start a process: %s", strerror(errno));
 		return;
 	}
 	setpgid(pid, pid);
-	while ((got = waitpid(pid, &how, WNOHANG)) == 0 || (got < 0 && errno == EINTR)) {
-		if (progress_now() - start > limit) {
+	while ((got = wait4(pid, &how, WNOHANG, &used)) == 0 || (got < 0 && errno == EINTR)) {
+		if (progress_now() - start > IDLE + SLOWER * limit) {
 			kill(-pid, SIGKILL);
-			waitpid(pid, &how, 0);
+			wait4(pid, &how, 0, &used);
 			out->status = -2;
 			break;
 		}
@@ -135,12 +142,14 @@ void faults_run(const char *folder, const char *command, double limit, const cha
 	}
 	kill(-pid, SIGKILL); /* what it may have left running */
 	out->seconds = progress_now() - start;
+	out->processor = (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+	                 1e-6 * (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
 	if (out->status != -2)
 		out->status = WIFEXITED(how) ? WEXITSTATUS(how) : -1;
 	out->signal = WIFSIGNALED(how) ? WTERMSIG(how) : 0;
 	read_log(log, out);
 	if (out->status == -2)
-		snprintf(out->line, sizeof out->line, "hangs: no end after %.0f s", limit);
+		snprintf(out->line, sizeof out->line, "hangs: no end after %.0f s", out->seconds);
 	if (out->status == -1) {
 		const char *name = sigabbrev_np(out->signal);
 		snprintf(out->line, sizeof out->line, "crashed (SIG%s)", name ? name : "?");
