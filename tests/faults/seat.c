@@ -42,6 +42,13 @@ static int open_devices(struct plumb_error *err)
 	return status;
 }
 
+/* A library may be loaded and let go many times in one process. */
+__attribute__((destructor)) static void close_devices(void)
+{
+	while (devices > 0)
+		plumb_device_close(device[--devices]);
+}
+
 /* What the opt set reads of a config, from the call's letters. */
 static void config_of(const struct plumb_kernel_call *call, struct plumb_config *c)
 {
@@ -162,7 +169,8 @@ static bool arguments_of(
 static int run(const struct plumb_kernel_call *call)
 {
 	static struct plumb_config cfg;
-	static unsigned calls;
+	static unsigned
+		calls; /* begins anew when the library is loaded anew, for the next case: hence T and position below */
 	const enum plumb_op op = plumb_op_find(call->ops);
 	const struct plumb_op_info *info = &plumb_ops[op];
 	_Alignas(16) unsigned char args[MAX_ARGS] = {0};
@@ -173,7 +181,7 @@ static int run(const struct plumb_kernel_call *call)
 	if (status == PLUMB_OK && (info->args_size > sizeof args || !arguments_of(call, info, &m, args)))
 		status = plumb_fail(&err, PLUMB_BAD_INPUT, "out of memory");
 	if (status == PLUMB_OK) {
-		struct plumb_device *d = device[calls % (unsigned)devices];
+		struct plumb_device *d = device[(unsigned)(call->T + call->position + calls) % (unsigned)devices];
 		config_of(call, &cfg);
 		const struct plumb_env env = {
 			.cfg = &cfg,
