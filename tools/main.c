@@ -19,6 +19,7 @@ static const struct command *const commands[] = {
 	&command_bench,
 	&command_golden,
 	&command_drift,
+	&command_faults,
 	&command_list,
 	&command_new_kernel,
 };

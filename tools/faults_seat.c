@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: MIT */
+/* Kernels with a fault, in the seats of ops. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/faults_judge.h"
+
+enum {
+	CALL_SECONDS = 20, /* of one call, which takes milliseconds: what takes longer hangs */
+	RACE_SECONDS = 80,
+	LONG_CALL_SECONDS = 240, /* of a prompt, on a busy machine */
+};
+
+const struct fault_check faults_checks[SEAT_CHECKS] = {
+	{.name = "test, first cases", .part = 8},
+	{.name = "replay"},
+	{.name = "test", .part = 1},
+	{.name = "golden f32", .golden = "tiny", .more = "--policy f32"},
+	{.name = "golden bf16", .golden = "tiny", .more = "--policy bf16"},
+	{.name = "golden nvfp4", .golden = "tiny-nvfp4", .more = ""},
+	{.name = "golden fp8", .golden = "tiny-fp8", .more = ""},
+	{.name = "race", .race = true, .part = 8},
+};
+
+/* ---- commands of the checks ---- */
+
+static char *seats(uint64_t ops, const char *library)
+{
+	char *list = faults_format("%s", ""), *longer;
+	for (int op = 0; op < PLUMB_OP_COUNT; op++)
+		if (ops >> op & 1) {
+			longer = faults_format("%s --op %s=%s", list, plumb_ops[op].name, library);
+			free(list);
+			list = longer;
+		}
+	return list;
+}
+
+/* The cases that ship of these ops; "" when there is none. */
+static char *cases_of(const struct fault_judge *j, uint64_t ops)
+{
+	char *list = faults_format("%s", ""), *longer;
+	for (int op = 0; op < PLUMB_OP_COUNT; op++)
+		if (ops >> op & 1) {
+			char *command = faults_format("%s/golden/cases/%s", j->build->source, plumb_ops[op].name);
+			static const char *const endings[] = {".h5", "_bf16.h5", "_fp8.h5", "_nvfp4.h5"};
+			for (size_t e = 0; e < sizeof endings / sizeof endings[0]; e++) {
+				char *path = faults_format("%s%s", command, endings[e]);
+				if (access(path, R_OK) == 0) {
+					longer = faults_format("%s %s", list, path);
+					free(list);
+					list = longer;
+				}
+				free(path);
+			}
+			free(command);
+		}
+	return list;
+}
+
+char *faults_seat_command(
+	const struct fault_judge *j, const struct fault_check *c, uint64_t ops, const char *library, int64_t each)
+{
+	const char *source = j->build->source, *device = j->build->cuda ? " --device cuda" : "";
+	const char *environment = c->race ? "PLUMB_SEAT=race " : "";
+	char *seat = seats(ops, library), *command = NULL, *list;
+
+	if (c->race && j->build->cuda) {
+		command = NULL;
+	} else if (c->part) {
+		int64_t cases = each ? each : (j->options.cases + c->part - 1) / c->part;
+		command = faults_format(
+			"%stools/plumb test%s --cases %lld --seed %lld --exact --fail-fast --jobs 1 --timeout %d%s",
+			environment, seat, (long long)(cases * __builtin_popcountll(ops)), (long long)j->options.seed,
+			c->race ? RACE_SECONDS : CALL_SECONDS, device);
+	} else if (c->golden) {
+		command = faults_format(
+			"tools/plumb check %s/golden/%s/%s.h5 --checkpoint %s/golden/%s/checkpoint --mode twin --digest "
+			"--view local --once --quiet %s --timeout %d%s%s",
+			source, c->golden, c->golden, source, c->golden, c->more, LONG_CALL_SECONDS, seat, device);
+	} else {
+		list = cases_of(j, ops);
+		if (list[0])
+			command = faults_format(
+				"tools/plumb replay%s --exact --timeout %d%s%s", list, CALL_SECONDS, seat, device);
+		free(list);
+	}
+	free(seat);
+	return command;
+}
+
+/* What killed the fault, with the unmutated kernels: of `plumb test` the one case. To be freed. */
+static char *confirming_command(const struct fault_judge *j, const struct fault_check *c, uint64_t ops, const char *line)
+{
+	char *control = faults_format("%s/control/control.so", j->build->scratch), *command;
+	const char *name = strncmp(line, "FAIL  ", 6) == 0 && strstr(line, " seed=") ? line + 6 : NULL;
+
+	if (c->part && name)
+		command = faults_format("%stools/plumb test --case '%s' --op %.*s=%s --exact --timeout %d",
+			c->race ? "PLUMB_SEAT=race " : "", name, (int)strcspn(name, " "), name, control,
+			c->race ? RACE_SECONDS : CALL_SECONDS);
+	else
+		command = faults_seat_command(j, c, ops, control, 0);
+	free(control);
+	return command;
+}
+
+/* ---- seats ---- */
+
+/* Whether this check kills it. */
+static bool seat_kills(
+	struct fault_judge *j, int check, uint64_t ops, const char *library, const char *folder, struct fault *f)
+{
+	const struct fault_check *c = &faults_checks[check];
+	const struct fault_control *control = &j->seat[check];
+	char *command = faults_seat_command(j, c, ops, library, 0), *log = faults_format("%s/check.log", folder), *again;
+	struct fault_run run, control_run;
+	bool killed = false;
+
+	if (command) {
+		faults_run(j->build->folder, command, faults_limit(j, control), log, &run);
+		f->seconds += run.seconds;
+		f->checks++;
+		bool other = c->golden && strcmp(run.digest, control->digest) != 0;
+		killed = run.status != 0 || other;
+		if (run.status == PLUMB_BAD_INPUT || run.status == PLUMB_NO_DEVICE || run.status >= 126) {
+			/* the command's own words, not a verdict on the kernel */
+			f->outcome = FAULT_ERROR;
+			snprintf(f->text, sizeof f->text, "%s: exit status %d: %.300s", c->name, run.status, run.line);
+			killed = false;
+		} else if (killed) {
+			f->outcome = FAULT_KILLED;
+			snprintf(f->check, sizeof f->check, "%s", c->name);
+			if (run.status == 0)
+				snprintf(f->text, sizeof f->text, "digest %s, expected %s", run.digest, control->digest);
+			else
+				faults_say(f, run.line, folder);
+			again = confirming_command(j, c, ops, run.line);
+			faults_run(j->build->folder, again, faults_limit(j, control), log, &control_run);
+			if (control_run.status != 0 || (c->golden && strcmp(control_run.digest, control->digest) != 0)) {
+				f->outcome = FAULT_ERROR;
+				snprintf(f->text, sizeof f->text, "a false alarm: the unmutated kernels fail too: %.300s",
+					control_run.line);
+				killed = false;
+			}
+			free(again);
+		}
+	}
+	free(command);
+	free(log);
+	return killed;
+}
+
+/* Compile what the fault touches in one unit. Returns the number of objects that differ from the control's; -1: a compiler
+ * refuses, or no control. */
+static int compile_unit(struct fault_judge *j, const struct fault_target *t, struct fault *f, const char *folder,
+	const char *overlay, char **objects)
+{
+	const struct fault_object *list[MAX_SWAPS];
+	int n = faults_unit_objects(j, t, f, list), differ = 0;
+	char text[300];
+
+	*objects = faults_format("%s", "");
+	for (int i = 0; i < n; i++) {
+		char *to = faults_object_path(folder, list[i]), *controls = faults_format("%s/control", j->build->scratch);
+		char *control = faults_object_path(controls, list[i]), *longer;
+		int status = faults_compile(j->build, list[i], faults_level(list[i]), overlay, to, text, sizeof text);
+		if (status != PLUMB_OK) {
+			f->outcome = f->mutant ? FAULT_STILLBORN : FAULT_ERROR;
+			snprintf(f->text, sizeof f->text, "does not compile: %s", text);
+			differ = -1;
+		} else if (!faults_same_file(to, control)) {
+			longer = faults_format("%s %s", *objects, to);
+			free(*objects);
+			*objects = longer;
+			differ++;
+		}
+		free(controls);
+		free(control);
+		free(to);
+		if (differ < 0)
+			break;
+	}
+	return differ;
+}
+
+/* The checks of one unit, whose objects differ from the control's. Sets the outcome: killed, error, identical or survived. The
+ * race check goes first where the fault is of its kind. Checks that take long come after a look at optimised object code. */
+static void check_unit(struct fault_judge *j, const struct fault_target *t, struct fault *f, const char *folder,
+	const char *overlay, const char *library)
+{
+	const struct fault_object *list[MAX_SWAPS];
+	const uint64_t ops = f->op == PLUMB_OP_COUNT ? t->ops : (uint64_t)1 << f->op;
+	bool looked = false;
+
+	f->outcome = FAULT_SURVIVED;
+	for (int pass = 0; pass < 2; pass++)
+		for (int c = 0; c < SEAT_CHECKS; c++) {
+			if (faults_checks[c].race != (pass == 0) || (faults_checks[c].race && !f->race))
+				continue;
+			if (faults_checks[c].golden && !looked) {
+				looked = true;
+				if (faults_is_identical(j, list, faults_unit_objects(j, t, f, list), folder, overlay)) {
+					f->outcome = FAULT_IDENTICAL;
+					return;
+				}
+			}
+			if (seat_kills(j, c, ops, library, folder, f) || f->outcome == FAULT_ERROR)
+				return;
+		}
+}
+
+void faults_judge_seat(struct fault_judge *j, struct fault *f, const char *folder)
+{
+	char *overlay = faults_format("%s/overlay", folder), *library = faults_format("%s/fault.so", folder), *objects;
+	int touched = 0;
+	bool survived = false;
+
+	f->outcome = FAULT_ERROR;
+	if (!faults_write_overlay(j, f, overlay, f->text, sizeof f->text))
+		goto out;
+	f->outcome = FAULT_IDENTICAL;
+	for (size_t i = 0; i < j->targets->count && (f->outcome == FAULT_IDENTICAL || f->outcome == FAULT_SURVIVED); i++) {
+		const struct fault_target *t = &j->targets->target[i];
+		if (!t->ops || (f->op != PLUMB_OP_COUNT && !(t->ops >> f->op & 1)) || !faults_unit_has(j, t, f))
+			continue;
+		touched++;
+		int n = compile_unit(j, t, f, folder, overlay, &objects);
+		if (n > 0 && faults_link_seat(j->build, objects, library, f->text, sizeof f->text) != PLUMB_OK)
+			f->outcome = f->mutant ? FAULT_STILLBORN : FAULT_ERROR;
+		else if (n > 0)
+			check_unit(j, t, f, folder, overlay, library);
+		survived |= f->outcome == FAULT_SURVIVED;
+		free(objects);
+	}
+	if (!touched) {
+		f->outcome = FAULT_ERROR;
+		snprintf(f->text, sizeof f->text, "no kernel file that targets.json gives ops%s%s is compiled from %s",
+			f->op == PLUMB_OP_COUNT ? "" : " like ", f->op == PLUMB_OP_COUNT ? "" : plumb_ops[f->op].name,
+			f->file);
+	} else if (f->outcome == FAULT_IDENTICAL && survived) {
+		f->outcome = FAULT_SURVIVED;
+	}
+out:
+	free(overlay);
+	free(library);
+}
