@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT */
+#include "tools/shard.h"
+
+#include <cJSON.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/sha256.h"
+
+int shard_parse(const char *text, struct shard *out, struct plumb_error *err)
+{
+	char *end;
+
+	*out = (struct shard){1, 1};
+	if (!text)
+		return PLUMB_OK;
+	errno = 0;
+	long long index = strtoll(text, &end, 10), of = 0;
+	bool good = *text >= '0' && *text <= '9' && *end == '/' && end[1] >= '0' && end[1] <= '9';
+	if (good) {
+		of = strtoll(end + 1, &end, 10);
+		good = !*end && errno == 0 && index >= 1 && index <= of && of <= SHARDS_MOST;
+	}
+	if (!good)
+		return plumb_fail(
+			err, PLUMB_BAD_INPUT, "--shard is '%.40s', expected I/N with 1 <= I <= N <= %d", text, SHARDS_MOST);
+	*out = (struct shard){index, of};
+	return PLUMB_OK;
+}
+
+bool shard_takes(const struct shard *shard, int64_t position)
+{
+	return position % shard->of == shard->index - 1;
+}
+
+int shard_share(const struct shard *shard, const double *weight, int64_t units, bool *mine, struct plumb_error *err)
+{
+	double *load = calloc((size_t)shard->of, sizeof *load);
+	bool *given = calloc((size_t)units + 1, sizeof *given);
+
+	if (!load || !given) {
+		free(load);
+		free(given);
+		return plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for --shard");
+	}
+	for (int64_t n = 0; n < units; n++) {
+		int64_t largest = -1, least = 0;
+		for (int64_t u = 0; u < units; u++)
+			if (!given[u] && (largest < 0 || weight[u] > weight[largest]))
+				largest = u;
+		for (int64_t s = 1; s < shard->of; s++)
+			if (load[s] < load[least])
+				least = s;
+		given[largest] = true;
+		load[least] += weight[largest];
+		mine[largest] = least == shard->index - 1;
+	}
+	free(load);
+	free(given);
+	return PLUMB_OK;
+}
+
+struct cJSON *shard_json(struct cJSON *root, const char *command, const struct shard *shard, int64_t units)
+{
+	cJSON *o = cJSON_AddObjectToObject(root, "shard");
+
+	cJSON_AddStringToObject(o, "format", "plumb shard 1");
+	cJSON_AddStringToObject(o, "command", command);
+	cJSON_AddNumberToObject(o, "index", (double)shard->index);
+	cJSON_AddNumberToObject(o, "of", (double)shard->of);
+	cJSON_AddNumberToObject(o, "total", (double)units);
+	cJSON_AddObjectToObject(o, "inputs");
+	cJSON_AddArrayToObject(o, "units");
+	return o;
+}
+
+/* cJSON wants UTF-8, a path promises nothing: what is not ASCII text becomes '?'. */
+static void add_text(cJSON *object, const char *name, const char *value)
+{
+	char text[1024];
+
+	snprintf(text, sizeof text, "%s", value);
+	for (unsigned char *p = (unsigned char *)text; *p; p++)
+		if (*p < 0x20 || *p >= 0x7f)
+			*p = '?';
+	cJSON_AddStringToObject(object, name, text);
+}
+
+void shard_json_input(struct cJSON *object, const char *name, const char *value)
+{
+	add_text(cJSON_GetObjectItemCaseSensitive(object, "inputs"), name, value);
+}
+
+void shard_json_file(struct cJSON *object, const char *name, const char *path)
+{
+	char block[65536], text[80] = "sha256:";
+	struct plumb_sha256 sha;
+	size_t n;
+	FILE *f = fopen(path, "rb");
+
+	if (!f) {
+		shard_json_input(object, name, "unreadable");
+		return;
+	}
+	plumb_sha256_begin(&sha);
+	while ((n = fread(block, 1, sizeof block, f)) > 0)
+		plumb_sha256_add(&sha, block, n);
+	plumb_sha256_end(&sha, text + strlen(text));
+	shard_json_input(object, name, ferror(f) ? "unreadable" : text);
+	fclose(f);
+}
+
+void shard_json_unit(struct cJSON *object, int64_t position, const char *name, enum shard_verdict verdict, const char *text)
+{
+	static const char *const words[] = {"pass", "fail", "skip"};
+	cJSON *o = cJSON_CreateObject();
+
+	cJSON_AddItemToArray(cJSON_GetObjectItemCaseSensitive(object, "units"), o);
+	cJSON_AddNumberToObject(o, "unit", (double)position);
+	add_text(o, "name", name);
+	cJSON_AddStringToObject(o, "verdict", words[verdict]);
+	if (text && *text)
+		add_text(o, "text", text);
+}
+
+void shard_json_digest(struct cJSON *object, const struct plumb_digest *digest)
+{
+	char text[33];
+	cJSON_AddStringToObject(object, "digest", plumb_digest_show(digest, text));
+}
+
+void shard_json_status(struct cJSON *object, int status)
+{
+	cJSON_AddNumberToObject(object, "status", status);
+}
