@@ -7,6 +7,7 @@
 #include "tools/bench.h"
 #include "tools/commands.h"
 #include "tools/output.h"
+#include "tools/text.h"
 
 enum { REPEAT_CUDA = 20, REPEAT_CPU = 5, REPEAT_MOST = 100000, DEFAULT_CONTEXT = 4096 };
 
@@ -39,13 +40,16 @@ static int read_contexts(const char *text, struct bench_options *o, struct plumb
 
 static int read_ops(const struct option_list *list, struct bench_options *o, struct plumb_error *err)
 {
+	char meant[TEXT_NEAREST];
+
 	for (int i = 0; i < PLUMB_OP_COUNT; i++)
 		o->op[i] = list->count == 0;
 	for (int i = 0; i < list->count; i++) {
 		const enum plumb_op op = plumb_op_find(list->item[i]);
 		if (op == PLUMB_OP_COUNT)
 			return plumb_fail(err, PLUMB_BAD_INPUT,
-				"--op names '%.80s', which is no op; 'plumb list ops' shows them", list->item[i]);
+				"--op names '%.80s', which is no op%s; 'plumb list ops' shows them", list->item[i],
+				text_op_meant(list->item[i], meant));
 		o->op[op] = true;
 	}
 	return PLUMB_OK;

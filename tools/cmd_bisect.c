@@ -17,6 +17,7 @@
 #include "tools/output.h"
 #include "tools/progress.h"
 #include "tools/session.h"
+#include "tools/text.h"
 
 #ifndef PLUMB_VERSION
 #define PLUMB_VERSION "unknown"
@@ -28,7 +29,7 @@ struct bisect_command {
 	struct set_options set;
 	const char *golden, *tokens, *truth, *case_path, *json, *tolerances, *date, *call;
 	int64_t steps, from, rows;
-	bool exact, no_search, no_colour, quiet;
+	bool exact, no_search;
 	char command[1024]; /* the command line, for the case */
 	/* after a crash */
 	int64_t stop;
@@ -106,7 +107,7 @@ static int check_lengths(const struct bisect_command *c, const struct session *s
 static int parse_call(
 	const struct bisect_command *c, const struct session *s, struct bisect_options *o, struct plumb_error *err)
 {
-	char name[64];
+	char name[64], meant[TEXT_NEAREST];
 	const char *at = strchr(c->call, '@'), *colon = strchr(c->call, ':');
 	size_t length = strcspn(c->call, "@:");
 	long long layer = -1, position = -1;
@@ -114,8 +115,9 @@ static int parse_call(
 	snprintf(name, sizeof name, "%.*s", (int)length, c->call);
 	o->wanted_op = plumb_op_find(name);
 	if (o->wanted_op == PLUMB_OP_COUNT)
-		return plumb_fail(
-			err, PLUMB_BAD_INPUT, "--call names '%.60s', which is no op; 'plumb list ops' shows them", name);
+		return plumb_fail(err, PLUMB_BAD_INPUT,
+			"--call names '%.60s', which is no op%s; 'plumb list ops' shows them", name,
+			text_op_meant(name, meant));
 	if ((at && sscanf(at, "@%lld", &layer) != 1) || (colon && sscanf(colon, ":%lld", &position) != 1) ||
 		(colon && at && at > colon))
 		return plumb_fail(err, PLUMB_BAD_INPUT, "--call is '%.80s', expected NAME[@LAYER][:POSITION]", c->call);
@@ -228,7 +230,8 @@ static int narrow_case(struct bisect *b, struct bisect_options *o)
 
 static int run_stages(const struct bisect_command *c, struct bisect *b, struct bisect_options *o, struct plumb_error *err)
 {
-	bool loud = !c->json || strcmp(c->json, "-") != 0, *all = malloc((size_t)b->choices * sizeof *all);
+	bool loud = !output_quiet() && (!c->json || strcmp(c->json, "-") != 0),
+	     *all = malloc((size_t)b->choices * sizeof *all);
 	double start = progress_now();
 	int status = all ? PLUMB_OK : plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for %d choices", b->choices);
 
@@ -378,7 +381,7 @@ static int work(void *self, struct plumb_user_mark *mark)
 		                      ->tolerance.max_rel_l2;
 		o.fused = plumb_tolerances_find(tolerances, PLUMB_VIEW_LOCAL, o.decoder.policy, "")->tolerance;
 		o.case_path = c->case_path;
-		o.progress = !c->quiet;
+		o.progress = !output_quiet();
 		o.mark = c->mark;
 		o.stop = again && !c->only_context ? c->stop : -1;
 		o.origin = (struct plumb_case_origin){.suspect = session.describes,
@@ -416,7 +419,7 @@ static int work(void *self, struct plumb_user_mark *mark)
 		else if (status == PLUMB_OK)
 			printf("case    %s\n", c->case_path);
 	} else if (status == PLUMB_OK) {
-		if (!c->json || strcmp(c->json, "-") != 0)
+		if (!output_quiet() && (!c->json || strcmp(c->json, "-") != 0))
 			print_head(c, &session, &b);
 		status = run_stages(c, &b, &o, &err);
 		if (status == PLUMB_OK)
@@ -495,8 +498,6 @@ static int run(int argc, char **argv)
 			"written into the case; without, cases are the same bytes every day"},
 		{"--json", "FILE", OPTION_TEXT, &c.json, "write the findings to a file ('-': standard output)"},
 		{"--no-search", NULL, OPTION_FLAG, &c.no_search, "leave out the search for minimal sets"},
-		{"--quiet", NULL, OPTION_FLAG, &c.quiet, "no progress line"},
-		{"--no-color", NULL, OPTION_FLAG, &c.no_colour, "no colours on a terminal either (NO_COLOR does the same)"},
 	};
 	const char *operand[1];
 	int operands = 0, status;
@@ -507,7 +508,7 @@ static int run(int argc, char **argv)
 		&command_bisect, table, sizeof table / sizeof table[0], argc, argv, operand, 1, &operands, &done, &err);
 	if (status == PLUMB_OK && done)
 		return PLUMB_OK;
-	output_colour(!c.no_colour && (!c.json || strcmp(c.json, "-") != 0));
+	output_colour(!c.json || strcmp(c.json, "-") != 0);
 	c.golden = operands ? operand[0] : NULL;
 	if (status == PLUMB_OK && !c.golden && !c.tokens)
 		status = plumb_fail(&err, PLUMB_BAD_INPUT, "a golden file, or --tokens, is needed; usage: plumb bisect %s",
@@ -550,5 +551,7 @@ const struct command command_bisect = {
 		    "  plumb bisect golden/tiny/tiny.h5 --checkpoint DIR --op gdn_out_proj=./mine.so --case wrong.h5\n"
 		    "  plumb bisect golden/tiny/tiny.h5 --checkpoint DIR --op all=./mine.so --exact --json found.json\n"
 		    "  plumb bisect --synthetic full --profile served --tokens 1,2,3 --set opt --device cuda",
+	.operands = "FILE.h5",
+	.verbose = "all findings, not the first twelve",
 	.run = run,
 };

@@ -15,7 +15,7 @@ struct check_command {
 	struct set_options set;
 	const char *golden;
 	const char *view, *json, *junit, *tolerances;
-	bool verbose, quiet, no_colour, digest, bounds;
+	bool digest, bounds;
 };
 
 static int views_of(const char *text, bool wanted[2], struct plumb_error *err)
@@ -58,7 +58,7 @@ static int compare_and_report(const struct check_command *c, const char *path, s
 		.golden = golden,
 		.tolerances = tolerances,
 		.page_seed = (uint64_t)c->set.page_seed,
-		.progress = !c->quiet,
+		.progress = !output_quiet(),
 		.bounds = c->bounds,
 	};
 	struct check_report report = {
@@ -67,8 +67,8 @@ static int compare_and_report(const struct check_command *c, const char *path, s
 		.set = session->describes,
 		.tokens = plumb_golden_tokens(golden),
 		.view = view,
-		.verbose = c->verbose,
-		.quiet = c->quiet,
+		.verbose = output_verbosity(),
+		.quiet = output_quiet(),
 		.digest = c->digest,
 		.layers = session->model->cfg.layers,
 		.scanned = session->scanned,
@@ -182,9 +182,6 @@ static int run(int argc, char **argv)
 			"judge every op of the run by its derived error bound as well: ratio, rms, bias"},
 		{"--once", NULL, OPTION_FLAG, &c.set.once,
 			"run kernels of shared objects once, without guard zones; else each call runs twice"},
-		{"--verbose", NULL, OPTION_FLAG, &c.verbose, "one line a tensor instead of one a layer and stage"},
-		{"--quiet", NULL, OPTION_FLAG, &c.quiet, "the verdict only"},
-		{"--no-color", NULL, OPTION_FLAG, &c.no_colour, "no colours on a terminal either (NO_COLOR does the same)"},
 	};
 	const char *operand[1] = {NULL};
 	int operands, status;
@@ -195,7 +192,6 @@ static int run(int argc, char **argv)
 		&command_check, table, sizeof table / sizeof table[0], argc, argv, operand, 1, &operands, &done, &err);
 	if (status == PLUMB_OK && done)
 		return PLUMB_OK;
-	output_colour(!c.no_colour);
 	if (status == PLUMB_OK && operands != 1)
 		status = plumb_fail(
 			&err, PLUMB_BAD_INPUT, "a golden file is needed; usage: plumb check %s", command_check.usage);
@@ -231,5 +227,7 @@ const struct command command_check = {
 		"  plumb check tiny.h5 --checkpoint DIR --op attn_gate=./mine.so\n"
 		"  plumb check tiny.h5 --checkpoint DIR --profile served --set opt --digest\n"
 		"  plumb check tiny.h5 --checkpoint DIR --layers 3 --json report.json --junit report.xml",
+	.operands = "FILE.h5",
+	.verbose = "one line a tensor instead of one a layer and stage; twice: what was demanded of each as well",
 	.run = run,
 };

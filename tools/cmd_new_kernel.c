@@ -265,5 +265,6 @@ const struct command command_new_kernel = {
 		 "operand looked up and described. It builds, and says that it is not written yet.",
 	.examples = "  plumb new-kernel attn_gate my_gate\n"
 		    "  plumb new-kernel hc_norm_down+hc_up_mix my_mixer --cuda",
+	.operands = "OP|DIR",
 	.run = run,
 };

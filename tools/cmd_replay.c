@@ -298,5 +298,6 @@ const struct command command_replay = {
 	.examples = "  plumb replay golden/cases/*.h5\n"
 		    "  plumb replay case.h5 --set opt\n"
 		    "  plumb replay case.h5 --op gdn_recurrence=./mine.so --repeat 10",
+	.operands = "FILE.h5",
 	.run = run,
 };

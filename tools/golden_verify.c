@@ -16,7 +16,7 @@
 struct verify_command {
 	struct set_options set;
 	const char *json, *keep, *tolerances;
-	bool checksums, verbose, quiet, no_colour;
+	bool checksums;
 };
 
 /* Everything that lives as long as the verification. */
@@ -78,7 +78,7 @@ static int check_sums(struct verifying *v, struct plumb_error *err)
 	struct progress progress;
 	struct plumb_error text;
 
-	progress_begin(&progress, !v->c->quiet, "golden verify");
+	progress_begin(&progress, !output_quiet(), "golden verify");
 	for (int64_t i = 0; i < entries; i++) {
 		if (entry[i].type == PLUMB_H5_OTHER)
 			continue;
@@ -251,7 +251,7 @@ static int regenerate(struct verifying *v, struct plumb_error *err)
 		.plan = &v->plan,
 		.session = &v->session,
 		.page_seed = (uint64_t)v->c->set.page_seed,
-		.progress = !v->c->quiet,
+		.progress = !output_quiet(),
 		.save_seconds = 1e9,
 		.label = "golden verify",
 	};
@@ -290,7 +290,7 @@ static int compare(struct verifying *v, double start, struct plumb_error *err)
 		.group = v->runs == 1 && v->c->set.policy ? plumb_golden_run_name(v->policy[0]) : NULL,
 		.rule = v->own ? DIFF_BITS : DIFF_TOLERANCES,
 		.tolerances = v->tolerances,
-		.progress = !v->c->quiet,
+		.progress = !output_quiet(),
 	};
 	struct golden_report report = {
 		.command = "golden verify",
@@ -299,8 +299,8 @@ static int compare(struct verifying *v, double start, struct plumb_error *err)
 		.path_a = v->path,
 		.path_b = v->c->keep ? v->c->keep : v->session.describes,
 		.diff = &diff,
-		.verbose = v->c->verbose,
-		.quiet = v->c->quiet,
+		.verbose = output_verbosity() > 0,
+		.quiet = output_quiet(),
 		.demand = v->own ? "no bit may differ" : "propagated tolerances",
 	};
 	int status = plumb_h5_open(again, &now, err);
@@ -312,7 +312,7 @@ static int compare(struct verifying *v, double start, struct plumb_error *err)
 		golden_report_facts(&report, plumb_golden_file(v->golden), now);
 		if (!v->c->json || strcmp(v->c->json, "-") != 0) {
 			golden_report_print(&report);
-			if (!v->c->quiet)
+			if (!output_quiet())
 				printf("checksums  %lld datasets as recorded%s\n", (long long)v->summed,
 					v->unsummed ? "; others have none" : "");
 		}
@@ -374,9 +374,6 @@ static int run(int argc, char **argv)
 			"other tolerances than the built-in ones, for files made elsewhere"},
 		{"--keep", "FILE", OPTION_TEXT, &c.keep, "keep what was regenerated"},
 		{"--json", "FILE", OPTION_TEXT, &c.json, "write everything that was measured; '-' is standard output"},
-		{"--verbose", NULL, OPTION_FLAG, &c.verbose, "show tensors that are equal as well"},
-		{"--quiet", NULL, OPTION_FLAG, &c.quiet, "the verdict only"},
-		{"--no-color", NULL, OPTION_FLAG, &c.no_colour, "no colours on a terminal either (NO_COLOR does the same)"},
 	};
 	const char *operand[1] = {NULL};
 	struct plumb_error err = {""};
@@ -387,7 +384,6 @@ static int run(int argc, char **argv)
 		&operands, &done, &err);
 	if (status == PLUMB_OK && done)
 		return PLUMB_OK;
-	output_colour(!c.no_colour);
 	if (status == PLUMB_OK && operands != 1)
 		status = plumb_fail(&err, PLUMB_BAD_INPUT, "a golden file is needed; usage: plumb golden verify %s",
 			command_golden_verify.usage);
@@ -412,5 +408,7 @@ const struct command command_golden_verify = {
 		    "  plumb golden verify mine.h5 --checkpoint DIR --json report.json\n"
 		    "  plumb golden verify mine.h5 --checkpoint DIR --set opt --device cuda\n"
 		    "  plumb golden verify mine.h5 --checksums",
+	.operands = "FILE.h5",
+	.verbose = "show tensors that are equal as well",
 	.run = run,
 };
