@@ -64,6 +64,7 @@ struct check_item {
 	struct check_boundary boundary;
 	bool compared;       /* all of it */
 	bool expected;       /* this view and layer range compare it */
+	bool listed;         /* this view and layer range compare it, in this shard or in another */
 	bool fed;            /* local view: by recorded inputs, so one op's rules hold; else propagated ones */
 	bool hidden;         /* not compared: inside a fused entry of a user, or a trace it does not write */
 	const char *kernel;  /* of a user, that had a hand in it: ops, as in "attn_gate"; else NULL */
@@ -82,6 +83,7 @@ struct check_options {
 	uint64_t page_seed;
 	struct plumb_decoder_options formats; /* own_caches, caches, state; the rest is not looked at */
 	int first_layer, last_layer;          /* of the items compared; L includes the outside */
+	const bool *mine;                     /* (L+1) local view of a shard: whose ops are compared; NULL: all */
 	bool bounds;                          /* judge every call by its error bound too */
 	bool progress;                        /* on standard error, after two seconds */
 	const char *label;                    /* for the progress line */
@@ -91,6 +93,7 @@ struct check_view {
 	enum plumb_view view;
 	struct check_item *item;
 	int items;
+	bool part;            /* of a shard: there may be nothing to compare */
 	int compared, failed; /* of the expected items */
 	int floats;           /* float tensors compared */
 	int64_t elements;     /* numbers compared */
@@ -116,9 +119,12 @@ int check_fits(const struct check_options *options, struct plumb_error *err);
  * else the status of what failed. */
 int check_view_run(
 	const struct check_options *options, enum plumb_view view, struct check_view *out, struct plumb_error *err);
+/* Only the items: what another shard runs. */
+int check_view_list(
+	const struct check_options *options, enum plumb_view view, struct check_view *out, struct plumb_error *err);
 void check_view_free(struct check_view *view);
 
-/* PLUMB_OK when the view compared at least one tensor, all expected items passed, and so did the bounds, if asked for. */
+/* PLUMB_OK when the view compared at least one tensor (a part of it may have none), all expected items passed, and so did the bounds, if asked for. */
 int check_view_status(const struct check_view *view);
 
 #endif

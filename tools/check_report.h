@@ -5,6 +5,7 @@
 
 #include "core/requantise.h"
 #include "tools/check.h"
+#include "tools/check_shard.h"
 
 struct check_report {
 	const char *golden, *checkpoint, *producer; /* producer may be NULL */
@@ -20,6 +21,7 @@ struct check_report {
 	int layers;         /* L */
 	int64_t scanned;    /* weights that were read and are numbers; -1: not asked for */
 	const struct plumb_requantised *requantised; /* NULL: weights are held as stored */
+	const struct check_shard *shard;             /* what the result says of its part of the work */
 	const char *failure;                         /* why there are no views, else NULL */
 };
 

@@ -6,6 +6,7 @@
 
 #include "tools/check.h"
 #include "tools/check_report.h"
+#include "tools/check_shard.h"
 #include "tools/commands.h"
 #include "tools/contain.h"
 #include "tools/output.h"
@@ -14,7 +15,8 @@
 struct check_command {
 	struct set_options set;
 	const char *golden;
-	const char *view, *json, *junit, *tolerances;
+	const char *view, *json, *junit, *tap, *tolerances, *shard_text;
+	struct shard shard;
 	bool digest, bounds;
 };
 
@@ -39,8 +41,13 @@ static int report_paths(const struct check_command *c, const char *golden, struc
 	int status = output_refuse("--json", c->json, golden, c->set.checkpoint, err);
 	if (status == PLUMB_OK)
 		status = output_refuse("--junit", c->junit, golden, c->set.checkpoint, err);
+	if (status == PLUMB_OK)
+		status = output_refuse("--tap", c->tap, golden, c->set.checkpoint, err);
 	if (status == PLUMB_OK && c->json && c->junit && strcmp(c->json, c->junit) == 0)
 		status = plumb_fail(err, PLUMB_BAD_INPUT, "--json and --junit both name %s, expected two files", c->json);
+	if (status == PLUMB_OK && c->tap &&
+		((c->json && strcmp(c->json, c->tap) == 0) || (c->junit && strcmp(c->junit, c->tap) == 0)))
+		status = plumb_fail(err, PLUMB_BAD_INPUT, "--tap names %s as well, expected a file of its own", c->tap);
 	return status;
 }
 
@@ -74,6 +81,15 @@ static int compare_and_report(const struct check_command *c, const char *path, s
 		.scanned = session->scanned,
 		.requantised = session->requantised,
 	};
+	struct check_shard shard = {
+		.shard = c->shard,
+		.set = &c->set,
+		.session = session,
+		.golden = path,
+		.layers = c->set.layers,
+		.tolerances = c->tolerances,
+		.bounds = c->bounds,
+	};
 	struct plumb_error text;
 	int status = views_of(c->view, wanted, err);
 
@@ -98,32 +114,49 @@ static int compare_and_report(const struct check_command *c, const char *path, s
 		status = options_layers(c->set.layers, session->model->cfg.layers, &o.first_layer, &o.last_layer, err);
 	if (status == PLUMB_OK)
 		status = check_fits(&o, err);
-	report.ties = o.ties;
+	report.shard = &shard;
+	report.ties = shard.ties = o.ties;
+	shard.policy = o.policy;
+	if (status == PLUMB_OK)
+		status = check_shard_make(&shard, wanted, &o, err);
 	for (int v = 0; v < 2 && status == PLUMB_OK; v++) {
 		if (!wanted[v])
 			continue;
 		o.label = plumb_view_name((enum plumb_view)v);
+		o.mine = v == PLUMB_VIEW_LOCAL ? shard.layer : NULL;
+		if (!shard.view[v]) {
+			shard.all[shard.views++] = &shard.rest[v];
+			status = check_view_list(&o, (enum plumb_view)v, &shard.rest[v], err);
+			continue;
+		}
+		shard.all[shard.views++] = &view[report.views];
 		status = check_view_run(&o, (enum plumb_view)v, &view[report.views++], err);
 	}
 	if (status == PLUMB_OK) {
-		if (!on_stdout(c->json) && !on_stdout(c->junit)) /* a report on standard output stands alone */
+		if (!on_stdout(c->json) && !on_stdout(c->junit) &&
+			!on_stdout(c->tap)) /* a report on standard output stands alone */
 			check_report_print(&report);
 		if (c->json)
 			status = check_report_json(&report, c->json, err);
 		if (status == PLUMB_OK && c->junit)
 			status = check_report_junit(&report, c->junit, err);
+		if (status == PLUMB_OK && c->tap)
+			status = check_shard_tap(&shard, NULL, c->tap, err);
 		if (status == PLUMB_OK)
 			status = check_report_status(&report);
 	}
 	for (int v = 0; v < report.views; v++)
 		check_view_free(&view[v]);
+	check_shard_free(&shard);
 	return status;
 }
 
 /* A run that did not get to its comparison: say why, and, when something compared was wrong, leave reports that say it too. */
 static int failed(const struct check_command *c, int status, const struct plumb_error *why)
 {
-	const struct check_report report = {.golden = c->golden, .checkpoint = c->set.checkpoint, .failure = why->text};
+	const struct check_shard shard = {.shard = c->shard};
+	const struct check_report report = {
+		.golden = c->golden, .checkpoint = c->set.checkpoint, .failure = why->text, .shard = &shard};
 	struct plumb_error err = {""};
 	int written = PLUMB_OK;
 
@@ -132,6 +165,8 @@ static int failed(const struct check_command *c, int status, const struct plumb_
 		written = check_report_json(&report, c->json, &err);
 	if (status == PLUMB_MISMATCH && c->junit && written == PLUMB_OK)
 		written = check_report_junit(&report, c->junit, &err);
+	if (status == PLUMB_MISMATCH && c->tap && written == PLUMB_OK)
+		written = check_shard_tap(&shard, why->text, c->tap, &err);
 	if (written != PLUMB_OK)
 		fprintf(stderr, "plumb check: %s\n", err.text);
 	return written == PLUMB_OK ? status : written;
@@ -176,6 +211,8 @@ static int run(int argc, char **argv)
 			"other tolerances than the built-in ones ('plumb list tolerances')"},
 		{"--json", "FILE", OPTION_TEXT, &c.json, "write everything that was measured; '-' is standard output"},
 		{"--junit", "FILE", OPTION_TEXT, &c.junit, "write a JUnit report, one test case a tensor"},
+		{"--tap", "FILE", OPTION_TEXT, &c.tap, "write a TAP report, one line a tensor"},
+		SHARD_OPTION(&c.shard_text),
 		{"--digest", NULL, OPTION_FLAG, &c.digest,
 			"print one digest of everything the set wrote; equal digests are equal bits"},
 		{"--bounds", NULL, OPTION_FLAG, &c.bounds,
@@ -195,6 +232,8 @@ static int run(int argc, char **argv)
 	if (status == PLUMB_OK && operands != 1)
 		status = plumb_fail(
 			&err, PLUMB_BAD_INPUT, "a golden file is needed; usage: plumb check %s", command_check.usage);
+	if (status == PLUMB_OK)
+		status = shard_parse(c.shard_text, &c.shard, &err);
 	if (status == PLUMB_OK)
 		status = report_paths(&c, operand[0], &err);
 	if (status != PLUMB_OK) {
@@ -226,7 +265,8 @@ const struct command command_check = {
 		"  plumb check tiny.h5 --checkpoint DIR --op gdn_recurrence@0-2=opt --guard\n"
 		"  plumb check tiny.h5 --checkpoint DIR --op attn_gate=./mine.so\n"
 		"  plumb check tiny.h5 --checkpoint DIR --profile served --set opt --digest\n"
-		"  plumb check tiny.h5 --checkpoint DIR --layers 3 --json report.json --junit report.xml",
+		"  plumb check tiny.h5 --checkpoint DIR --layers 3 --json report.json --junit report.xml\n"
+		"  plumb check tiny.h5 --checkpoint DIR --set opt --shard 2/4 --json shard2.json",
 	.operands = "FILE.h5",
 	.verbose = "one line a tensor instead of one a layer and stage; twice: what was demanded of each as well",
 	.run = run,

@@ -142,7 +142,7 @@ const struct command command_man = {
 	.usage = "",
 	.brief = "print the manual page",
 	.about = "The page is man(7) source, made from the same tables that the program parses. cmake --install puts it "
-                 "where man "
+		 "where man "
 		 "looks.",
 	.examples = "  plumb man | man -l -\n  plumb man >plumb.1",
 	.operands = "",

@@ -112,17 +112,34 @@ void shard_json_file(struct cJSON *object, const char *name, const char *path)
 	fclose(f);
 }
 
-void shard_json_unit(struct cJSON *object, int64_t position, const char *name, enum shard_verdict verdict, const char *text)
+static cJSON *add_verdict(cJSON *array, const char *name, enum shard_verdict verdict, const char *text)
 {
 	static const char *const words[] = {"pass", "fail", "skip"};
 	cJSON *o = cJSON_CreateObject();
 
-	cJSON_AddItemToArray(cJSON_GetObjectItemCaseSensitive(object, "units"), o);
-	cJSON_AddNumberToObject(o, "unit", (double)position);
+	cJSON_AddItemToArray(array, o);
 	add_text(o, "name", name);
 	cJSON_AddStringToObject(o, "verdict", words[verdict]);
 	if (text && *text)
 		add_text(o, "text", text);
+	return o;
+}
+
+void shard_json_unit(struct cJSON *object, int64_t position, const char *name, enum shard_verdict verdict, const char *text)
+{
+	cJSON *o = add_verdict(cJSON_GetObjectItemCaseSensitive(object, "units"), name, verdict, text);
+	cJSON_AddNumberToObject(o, "unit", (double)position);
+}
+
+void shard_json_also(struct cJSON *object, const char *name, enum shard_verdict verdict, const char *text)
+{
+	cJSON *array = cJSON_GetObjectItemCaseSensitive(object, "also");
+	add_verdict(array ? array : cJSON_AddArrayToObject(object, "also"), name, verdict, text);
+}
+
+void shard_json_failure(struct cJSON *object, const char *text)
+{
+	add_text(object, "failure", text);
 }
 
 void shard_json_digest(struct cJSON *object, const struct plumb_digest *digest)

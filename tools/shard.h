@@ -59,6 +59,10 @@ void shard_json_file(struct cJSON *object, const char *name, const char *path);
  * between class and name. text: why it failed or was skipped, or NULL. */
 void shard_json_unit(
 	struct cJSON *object, int64_t position, const char *name, enum shard_verdict verdict, const char *text);
+/* A verdict beside the units, over everything that this shard ran, e.g. the error bounds of a view: no other shard has it. */
+void shard_json_also(struct cJSON *object, const char *name, enum shard_verdict verdict, const char *text);
+/* The run ended before it had its verdicts, e.g. a kernel crashed: its units are missing, and the whole has failed. */
+void shard_json_failure(struct cJSON *object, const char *text);
 /* A digest of what this shard computed; merge adds those of all up: the digest of the whole. */
 void shard_json_digest(struct cJSON *object, const struct plumb_digest *digest);
 /* Last: the exit status of this shard, PLUMB_OK or PLUMB_MISMATCH. */
