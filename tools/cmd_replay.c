@@ -21,7 +21,7 @@ struct replay_command {
 	const char *path[MAX_CASES];
 	int cases;
 	int64_t repeat;
-	const char *json;
+	const char *json, *shard_text;
 	struct shard shard;
 	bool exact;
 };
@@ -300,11 +300,10 @@ static int run(int argc, char **argv)
 		{"--repeat", "N", OPTION_COUNT, &c.repeat,
 			"run each case N times: time of the fastest, and whether results change"},
 		{"--exact", NULL, OPTION_FLAG, &c.exact, "demand every bit, whatever the case says"},
-		SHARD_OPTION(&shard),
+		SHARD_OPTION(&c.shard_text),
 		{"--json", "FILE", OPTION_TEXT, &c.json, "write the figures to a file ('-': standard output)"},
 	};
 	int status;
-	const char *shard = NULL;
 	struct plumb_error err = {""};
 	bool done = false;
 
@@ -313,7 +312,7 @@ static int run(int argc, char **argv)
 	if (status == PLUMB_OK && done)
 		return PLUMB_OK;
 	if (status == PLUMB_OK)
-		status = shard_parse(shard, &c.shard, &err);
+		status = shard_parse(c.shard_text, &c.shard, &err);
 	if (status == PLUMB_OK && c.cases == 0)
 		status = plumb_fail(&err, PLUMB_BAD_INPUT, "no case; usage: plumb replay %s", command_replay.usage);
 	if (status == PLUMB_OK && c.set.checkpoint)
