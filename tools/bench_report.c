@@ -197,6 +197,7 @@ int bench_write(const struct bench *b, struct plumb_error *err)
 	runs = cJSON_AddArrayToObject(tree, "contexts");
 	for (int i = 0; i < b->options->contexts; i++)
 		add_run(b, runs, &b->run[i]);
+	bench_shard_json(b, tree);
 	text = cJSON_Print(tree);
 	status = text ? output_file(b->options->json, text, strlen(text), err)
 	              : plumb_fail(err, PLUMB_BAD_INPUT, "%s: no memory for its text", b->options->json);

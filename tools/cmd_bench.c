@@ -12,7 +12,7 @@
 enum { REPEAT_CUDA = 20, REPEAT_CPU = 5, REPEAT_MOST = 100000, DEFAULT_CONTEXT = 4096 };
 
 struct words {
-	const char *contexts, *project;
+	const char *contexts, *project, *shard;
 	struct option_list op;
 	int64_t repeat;
 };
@@ -98,6 +98,10 @@ static int read_words(const struct words *w, struct bench_options *o, struct plu
 	else if (status == PLUMB_OK)
 		o->context[o->contexts++] = DEFAULT_CONTEXT;
 	if (status == PLUMB_OK)
+		status = shard_parse(w->shard, &o->shard, err);
+	if (status == PLUMB_OK)
+		bench_share(o);
+	if (status == PLUMB_OK)
 		status = output_refuse("--json", o->json, o->compare, s->checkpoint, err);
 	if (status == PLUMB_OK)
 		status = options_policy(s, &o->decoder.policy, err);
@@ -149,12 +153,16 @@ static int bench(
 		status = bench_check_digests(b, &s, err);
 	if (status == PLUMB_OK)
 		status = bench_measure(b, &s, err);
-	if (status == PLUMB_OK)
+	if (status == PLUMB_OK && !output_quiet())
 		bench_print(b);
-	if (status == PLUMB_OK && o->compare)
+	if (status == PLUMB_OK && o->compare && !output_quiet())
 		bench_compare(b, old);
 	if (status == PLUMB_OK && o->json)
 		status = bench_write(b, err);
+	if (status == PLUMB_OK && !(o->json && strcmp(o->json, "-") == 0))
+		bench_verdict(b);
+	if (status == PLUMB_OK)
+		status = bench_status(b);
 	session_close(&s);
 	return status;
 }
@@ -185,6 +193,8 @@ static int run(int argc, char **argv)
 		{"--quick", NULL, OPTION_FLAG, &o.quick, "check the ops, but not the digests of whole runs that ship"},
 		{"--project", "gb10", OPTION_TEXT, &w.project, "another card, computed from bytes and launches"},
 		{"--nvtx", NULL, OPTION_FLAG, &o.nvtx, "name the ops to nsys and ncu"},
+		{"--shard", "I/N", OPTION_TEXT, &w.shard,
+			"of several contexts, measure part I of N only; 'plumb merge' joins the --json files"},
 		{"--json", "FILE", OPTION_TEXT, &o.json, "write all figures"},
 		{"--compare", "FILE", OPTION_TEXT, &o.compare, "show what changed against such a file"},
 		{"--date", "TEXT", OPTION_TEXT, &o.date, "a date for the report, which takes none from the clock"},
@@ -206,7 +216,7 @@ static int run(int argc, char **argv)
 		status = plumb_fail(&err, PLUMB_BAD_INPUT, "out of memory for the results");
 	if (status == PLUMB_OK)
 		status = bench(b, &o, &w, old, &err);
-	if (status != PLUMB_OK)
+	if (err.text[0])
 		fprintf(stderr, "plumb bench: %s\n", err.text);
 	free(old);
 	free(b);
@@ -230,5 +240,6 @@ const struct command command_bench = {
 		    "  plumb bench --json new.json --compare old.json --date 2026-01-31\n"
 		    "  plumb bench --op moe_gate_up --op moe_down --repeat 100\n"
 		    "  plumb bench --synthetic small --set ref --mode twin --context 1000",
+	.operands = "",
 	.run = run,
 };
