@@ -241,7 +241,8 @@ static int unknown(const char *word, struct plumb_error *err)
 		text_nearest(&near, plumb_ops[i].name);
 	for (int i = 0; (name = plumb_profile_shipped(i, &text, &size)); i++)
 		text_nearest(&near, name);
-	return plumb_fail(err, PLUMB_BAD_INPUT, "'%.80s' is no list, op or profile%s; usage: plumb list %s", word,
+	return plumb_fail(err, PLUMB_BAD_INPUT,
+		"'%.80s' is no list, op or profile%s; 'plumb list' shows what there is; usage: plumb list %s", word,
 		text_did_you_mean(&near, meant), command_list.usage);
 }
 
@@ -274,7 +275,7 @@ static int run(int argc, char **argv)
 
 const struct command command_list = {
 	.name = "list",
-	.usage = "[ops|orders|tolerances|formats|profiles|presets|devices|OP|PROFILE]",
+	.usage = "[LIST|OP|PROFILE]",
 	.brief = "show ops, contracts, orders, tolerances, formats, profiles, presets, devices",
 	.about = "Prints what is compiled in: the ops with operands, contract, golden tensors and tolerances of each; "
 		 "reduction "

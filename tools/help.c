@@ -55,7 +55,7 @@ static void print_option(const struct command *command, const struct option *o)
 
 void help_print(const struct command *command, const struct option *table, int options)
 {
-	int at = printf("usage: plumb %s ", command->name);
+	int at = printf("usage: plumb %s%s", command->name, command->usage[0] ? " " : "");
 
 	text_fill(stdout, command->usage, at, at < 24 ? at : 14, width());
 	printf("\n");

@@ -58,7 +58,7 @@ static int cpu_serves(void)
 static int dispatch(int argc, char **argv)
 {
 	static char help[] = "--help";
-	struct text_nearest near = {.word = argc > 1 ? argv[1] : ""};
+	struct text_nearest near = {.word = ""};
 	char meant[TEXT_NEAREST];
 
 	if (!cpu_serves()) {
@@ -78,6 +78,7 @@ static int dispatch(int argc, char **argv)
 		argv[1] = argv[2];
 		argv[2] = help;
 	}
+	near.word = argv[1];
 	for (int i = 0; commands[i]; i++) {
 		if (strcmp(argv[1], commands[i]->name) == 0)
 			return commands[i]->run(argc - 1, argv + 1);
