@@ -16,7 +16,11 @@
 include_guard(GLOBAL)
 
 # The program in front of a test that takes a GPU: makes the one that ctest gave it the only one that is seen.
-set(PLUMB_ON_GPU sh -c [=[g=${CTEST_RESOURCE_GROUP_0_GPUS:-}; g=${g#id:}; [ -z "$g" ] || export CUDA_VISIBLE_DEVICES="${g%%,*}"; exec "$0" "$@"]=])
+# (Lines, not semicolons, which would make a list of it.)
+set(PLUMB_ON_GPU sh -c [=[g=${CTEST_RESOURCE_GROUP_0_GPUS:-}
+g=${g#id:}
+[ -z "$g" ] || export CUDA_VISIBLE_DEVICES="${g%%,*}"
+exec "$0" "$@"]=])
 
 function(_plumb_find_program out)
   if(TARGET plumbline::plumb)
