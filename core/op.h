@@ -20,34 +20,38 @@
 extern "C" {
 #endif
 
-enum plumb_op {
-	PLUMB_EMBED,
-	PLUMB_PLE_EMBED,
-	PLUMB_PLE_GATE,
-	PLUMB_PLE_CONV,
-	PLUMB_HC_NORM_DOWN,
-	PLUMB_HC_UP_MIX,
-	PLUMB_HC_INJECT,
-	PLUMB_GDN_IN_PROJ,
-	PLUMB_GDN_CONV,
-	PLUMB_GDN_RECURRENCE,
-	PLUMB_GDN_NORM_GATE,
-	PLUMB_GDN_OUT_PROJ,
-	PLUMB_ATTN_IN_PROJ,
-	PLUMB_ATTN_QK_ROPE,
-	PLUMB_QSA_PROJECT,
-	PLUMB_QSA_SCORE,
-	PLUMB_QSA_SELECT,
-	PLUMB_ATTN_DECODE,
-	PLUMB_ATTN_GATE,
-	PLUMB_ATTN_OUT_PROJ,
-	PLUMB_MOE_ROUTER,
-	PLUMB_MOE_GATE_UP,
-	PLUMB_MOE_DOWN,
-	PLUMB_LM_HEAD,
-	PLUMB_ARGMAX,
-	PLUMB_OP_COUNT,
-};
+/* Every op once, in the decoder's order. X(id, name): PLUMB_id is the enumerator; name is that of its argument struct
+ * (struct plumb_name), its row in plumb_ops[], and the stem of its functions in every set (name_ref, name_twin, name_opt,
+ * name_bound). What is made of the list: the enumeration, the declarations and the tables of the sets. */
+#define PLUMB_EACH_OP(X)                                                                                                   \
+	X(EMBED, embed)                                                                                                    \
+	X(PLE_EMBED, ple_embed)                                                                                            \
+	X(PLE_GATE, ple_gate)                                                                                              \
+	X(PLE_CONV, ple_conv)                                                                                              \
+	X(HC_NORM_DOWN, hc_norm_down)                                                                                      \
+	X(HC_UP_MIX, hc_up_mix)                                                                                            \
+	X(HC_INJECT, hc_inject)                                                                                            \
+	X(GDN_IN_PROJ, gdn_in_proj)                                                                                        \
+	X(GDN_CONV, gdn_conv)                                                                                              \
+	X(GDN_RECURRENCE, gdn_recurrence)                                                                                  \
+	X(GDN_NORM_GATE, gdn_norm_gate)                                                                                    \
+	X(GDN_OUT_PROJ, gdn_out_proj)                                                                                      \
+	X(ATTN_IN_PROJ, attn_in_proj)                                                                                      \
+	X(ATTN_QK_ROPE, attn_qk_rope)                                                                                      \
+	X(QSA_PROJECT, qsa_project)                                                                                        \
+	X(QSA_SCORE, qsa_score)                                                                                            \
+	X(QSA_SELECT, qsa_select)                                                                                          \
+	X(ATTN_DECODE, attn_decode)                                                                                        \
+	X(ATTN_GATE, attn_gate)                                                                                            \
+	X(ATTN_OUT_PROJ, attn_out_proj)                                                                                    \
+	X(MOE_ROUTER, moe_router)                                                                                          \
+	X(MOE_GATE_UP, moe_gate_up)                                                                                        \
+	X(MOE_DOWN, moe_down)                                                                                              \
+	X(LM_HEAD, lm_head)                                                                                                \
+	X(ARGMAX, argmax)
+
+#define PLUMB_OP_ENUMERATOR(id, name) PLUMB_##id,
+enum plumb_op { PLUMB_EACH_OP(PLUMB_OP_ENUMERATOR) PLUMB_OP_COUNT };
 
 /* Where activations are rounded. */
 enum plumb_policy {

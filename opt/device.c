@@ -17,18 +17,23 @@ enum { ALIGNMENT = 256, MIN_SCRATCH = 4096, MIN_COUNTERS = 1024, FILL_CHUNK = 40
 
 /* ---- simt ---- */
 
+static void simt_describe(struct plumb_device *d)
+{
+	d->simt.seed = d->options.seed;
+	snprintf(d->description, sizeof d->description, "simt, seed %llu%s%s", (unsigned long long)d->options.seed,
+		d->options.race ? ", race check" : "", d->own_memory ? ", own memory" : "");
+}
+
 static int simt_open(struct plumb_device *d, struct plumb_error *err)
 {
 	(void)err;
-	d->simt.seed = d->options.seed;
 	d->stream = &d->simt;
 #ifndef PLUMB_RACE
 	if (d->options.race)
 		return plumb_fail(
 			err, PLUMB_BAD_INPUT, "device simt: this build has no race check (it has sanitizers instead)");
 #endif
-	snprintf(d->description, sizeof d->description, "simt, seed %llu%s%s", (unsigned long long)d->options.seed,
-		d->options.race ? ", race check" : "", d->own_memory ? ", own memory" : "");
+	simt_describe(d);
 	return PLUMB_OK;
 }
 
@@ -202,6 +207,14 @@ int plumb_device_forget(struct plumb_device *d, struct plumb_error *err)
 			status = plumb_mirror_create(d, err);
 	}
 	return status;
+}
+
+void plumb_device_reschedule(struct plumb_device *d, uint64_t seed)
+{
+	if (plumb_device_is_cuda(d))
+		return;
+	d->options.seed = seed;
+	simt_describe(d);
 }
 
 const char *plumb_device_name(const struct plumb_device *d)

@@ -38,6 +38,9 @@ int plumb_device_open(enum plumb_device_kind kind, const struct plumb_device_opt
 	struct plumb_error *err);
 void plumb_device_close(struct plumb_device *device);
 
+/* simt: the order of the launches to come is that of another seed. No effect on a GPU. */
+void plumb_device_reschedule(struct plumb_device *device, uint64_t seed);
+
 /* "simt" or "cuda"; and for reports: "simt, seed 17" or "NVIDIA GB10, sm_121, driver 13.0, runtime 13.0". */
 const char *plumb_device_name(const struct plumb_device *device);
 const char *plumb_device_description(const struct plumb_device *device);

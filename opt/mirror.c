@@ -545,40 +545,13 @@ void *plumb_mirror_find(struct plumb_device *d, const void *host, void **writabl
 
 /* ---- the set ---- */
 
-#define MIRRORED_OPS(X)                                                                                                    \
-	X(EMBED, embed)                                                                                                    \
-	X(PLE_EMBED, ple_embed)                                                                                            \
-	X(PLE_GATE, ple_gate)                                                                                              \
-	X(PLE_CONV, ple_conv)                                                                                              \
-	X(HC_NORM_DOWN, hc_norm_down)                                                                                      \
-	X(HC_UP_MIX, hc_up_mix)                                                                                            \
-	X(HC_INJECT, hc_inject)                                                                                            \
-	X(GDN_IN_PROJ, gdn_in_proj)                                                                                        \
-	X(GDN_CONV, gdn_conv)                                                                                              \
-	X(GDN_RECURRENCE, gdn_recurrence)                                                                                  \
-	X(GDN_NORM_GATE, gdn_norm_gate)                                                                                    \
-	X(GDN_OUT_PROJ, gdn_out_proj)                                                                                      \
-	X(ATTN_IN_PROJ, attn_in_proj)                                                                                      \
-	X(ATTN_QK_ROPE, attn_qk_rope)                                                                                      \
-	X(QSA_PROJECT, qsa_project)                                                                                        \
-	X(QSA_SCORE, qsa_score)                                                                                            \
-	X(QSA_SELECT, qsa_select)                                                                                          \
-	X(ATTN_DECODE, attn_decode)                                                                                        \
-	X(ATTN_GATE, attn_gate)                                                                                            \
-	X(ATTN_OUT_PROJ, attn_out_proj)                                                                                    \
-	X(MOE_ROUTER, moe_router)                                                                                          \
-	X(MOE_GATE_UP, moe_gate_up)                                                                                        \
-	X(MOE_DOWN, moe_down)                                                                                              \
-	X(LM_HEAD, lm_head)                                                                                                \
-	X(ARGMAX, argmax)
-
 #define MIRRORED_FUNCTION(id, op)                                                                                          \
 	static int op##_mirrored(const struct plumb_env *env, const void *args)                                            \
 	{                                                                                                                  \
 		return plumb_mirror_run(env, PLUMB_##id, op##_opt, args);                                                  \
 	}
-MIRRORED_OPS(MIRRORED_FUNCTION)
+PLUMB_EACH_OP(MIRRORED_FUNCTION)
 
 #define MIRRORED_ENTRY(id, op) [PLUMB_##id] = op##_mirrored,
 const struct plumb_set plumb_opt_mirrored_set = {
-	.name = "opt", .op = {MIRRORED_OPS(MIRRORED_ENTRY)}, .makes_weights = true};
+	.name = "opt", .op = {PLUMB_EACH_OP(MIRRORED_ENTRY)}, .makes_weights = true};

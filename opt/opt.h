@@ -19,14 +19,9 @@ extern "C" {
 /* The set. */
 extern const struct plumb_set plumb_opt_set;
 
-plumb_op_fn embed_opt;
-plumb_op_fn ple_embed_opt, ple_gate_opt, ple_conv_opt;
-plumb_op_fn hc_norm_down_opt, hc_up_mix_opt, hc_inject_opt;
-plumb_op_fn gdn_in_proj_opt, gdn_conv_opt, gdn_recurrence_opt, gdn_norm_gate_opt, gdn_out_proj_opt;
-plumb_op_fn attn_in_proj_opt, attn_qk_rope_opt, attn_decode_opt, attn_gate_opt, attn_out_proj_opt;
-plumb_op_fn qsa_project_opt, qsa_score_opt, qsa_select_opt;
-plumb_op_fn moe_router_opt, moe_gate_up_opt, moe_down_opt;
-plumb_op_fn lm_head_opt, argmax_opt;
+/* embed_opt, ... of every op. */
+#define OPT_FUNCTION(id, name) plumb_op_fn name##_opt;
+PLUMB_EACH_OP(OPT_FUNCTION)
 
 #ifdef __cplusplus
 }

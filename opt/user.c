@@ -271,6 +271,15 @@ bool plumb_user_wants(const struct plumb_user *u, int32_t where)
 	return wants;
 }
 
+bool plumb_user_offers(const struct plumb_user *u, const char *path, const char *ops)
+{
+	const struct user_library *l = find_library(u, path);
+	for (int k = 0; l && k < l->kernels; k++)
+		if (strcmp(l->kernel[k].ops, ops) == 0)
+			return true;
+	return false;
+}
+
 const char *plumb_user_describe(const struct plumb_user *u, char *text, size_t size)
 {
 	size_t n = 0;

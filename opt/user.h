@@ -52,6 +52,9 @@ int plumb_user_load(struct plumb_user *user, const char *path, struct plumb_erro
 /* Whether a loaded library has an entry for these ops that wants the memory of a GPU, or of simt's own. */
 bool plumb_user_wants(const struct plumb_user *user, int32_t where);
 
+/* Whether the loaded library of that path has an entry for exactly these ops. */
+bool plumb_user_offers(const struct plumb_user *user, const char *path, const char *ops);
+
 /* Bind in the plan what the library of that path (loaded here if need be) offers for ops, in those of layers
  * first..last that run it. ops: "attn_gate", "hc_norm_down+hc_up_mix", one op of a fused entry, or "all": every entry
  * of the library. device: of the session, for entries that want device memory; may be NULL. Errors: PLUMB_BAD_INPUT

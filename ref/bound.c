@@ -11,33 +11,8 @@
 #include "ref/bound_parts.h"
 #include "ref/linear.h"
 
-plumb_bound_fn *const plumb_bounds[PLUMB_OP_COUNT] = {
-	[PLUMB_EMBED] = embed_bound,
-	[PLUMB_PLE_EMBED] = ple_embed_bound,
-	[PLUMB_PLE_GATE] = ple_gate_bound,
-	[PLUMB_PLE_CONV] = ple_conv_bound,
-	[PLUMB_HC_NORM_DOWN] = hc_norm_down_bound,
-	[PLUMB_HC_UP_MIX] = hc_up_mix_bound,
-	[PLUMB_HC_INJECT] = hc_inject_bound,
-	[PLUMB_GDN_IN_PROJ] = gdn_in_proj_bound,
-	[PLUMB_GDN_CONV] = gdn_conv_bound,
-	[PLUMB_GDN_RECURRENCE] = gdn_recurrence_bound,
-	[PLUMB_GDN_NORM_GATE] = gdn_norm_gate_bound,
-	[PLUMB_GDN_OUT_PROJ] = gdn_out_proj_bound,
-	[PLUMB_ATTN_IN_PROJ] = attn_in_proj_bound,
-	[PLUMB_ATTN_QK_ROPE] = attn_qk_rope_bound,
-	[PLUMB_QSA_PROJECT] = qsa_project_bound,
-	[PLUMB_QSA_SCORE] = qsa_score_bound,
-	[PLUMB_QSA_SELECT] = qsa_select_bound,
-	[PLUMB_ATTN_DECODE] = attn_decode_bound,
-	[PLUMB_ATTN_GATE] = attn_gate_bound,
-	[PLUMB_ATTN_OUT_PROJ] = attn_out_proj_bound,
-	[PLUMB_MOE_ROUTER] = moe_router_bound,
-	[PLUMB_MOE_GATE_UP] = moe_gate_up_bound,
-	[PLUMB_MOE_DOWN] = moe_down_bound,
-	[PLUMB_LM_HEAD] = lm_head_bound,
-	[PLUMB_ARGMAX] = argmax_bound,
-};
+#define ENTRY(id, name) [PLUMB_##id] = name##_bound,
+plumb_bound_fn *const plumb_bounds[PLUMB_OP_COUNT] = {PLUMB_EACH_OP(ENTRY)};
 
 double plumb_gamma(int64_t depth)
 {

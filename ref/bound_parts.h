@@ -66,13 +66,8 @@ bool bound_cache_is_policy(const struct plumb_env *env, const struct plumb_cache
 
 void bound_exact_copy(const float *x, int64_t n, struct plumb_ball *y);
 
-plumb_bound_fn embed_bound;
-plumb_bound_fn ple_embed_bound, ple_gate_bound, ple_conv_bound;
-plumb_bound_fn hc_norm_down_bound, hc_up_mix_bound, hc_inject_bound;
-plumb_bound_fn gdn_in_proj_bound, gdn_conv_bound, gdn_recurrence_bound, gdn_norm_gate_bound, gdn_out_proj_bound;
-plumb_bound_fn attn_in_proj_bound, attn_qk_rope_bound, attn_decode_bound, attn_gate_bound, attn_out_proj_bound;
-plumb_bound_fn qsa_project_bound, qsa_score_bound, qsa_select_bound;
-plumb_bound_fn moe_router_bound, moe_gate_up_bound, moe_down_bound;
-plumb_bound_fn lm_head_bound, argmax_bound;
+/* embed_bound, ... of every op. */
+#define BOUND_FUNCTION(id, name) plumb_bound_fn name##_bound;
+PLUMB_EACH_OP(BOUND_FUNCTION)
 
 #endif

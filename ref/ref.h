@@ -17,14 +17,9 @@ extern "C" {
 /* The set. */
 extern const struct plumb_set plumb_ref_oracle;
 
-plumb_op_fn embed_ref;
-plumb_op_fn ple_embed_ref, ple_gate_ref, ple_conv_ref;
-plumb_op_fn hc_norm_down_ref, hc_up_mix_ref, hc_inject_ref;
-plumb_op_fn gdn_in_proj_ref, gdn_conv_ref, gdn_recurrence_ref, gdn_norm_gate_ref, gdn_out_proj_ref;
-plumb_op_fn attn_in_proj_ref, attn_qk_rope_ref, attn_decode_ref, attn_gate_ref, attn_out_proj_ref;
-plumb_op_fn qsa_project_ref, qsa_score_ref, qsa_select_ref;
-plumb_op_fn moe_router_ref, moe_gate_up_ref, moe_down_ref;
-plumb_op_fn lm_head_ref, argmax_ref;
+/* embed_ref, ... of every op. */
+#define REF_FUNCTION(id, name) plumb_op_fn name##_ref;
+PLUMB_EACH_OP(REF_FUNCTION)
 
 #ifdef __cplusplus
 }

@@ -17,7 +17,7 @@
 #include "ref/bound.h"
 #include "ref/ref.h"
 #include "ref/twin/twin.h"
-#include "tests/support/op_case.h"
+#include "tools/trial.h"
 
 #ifdef __SANITIZE_ADDRESS__
 enum { SEEDS = 20 }; /* the sanitizers cost a factor of ten */
@@ -25,14 +25,14 @@ enum { SEEDS = 20 }; /* the sanitizers cost a factor of ten */
 enum { SEEDS = 300 };
 #endif
 
-static const struct op_case_options any = {.policy = -1, .format = -1, .traces = -1};
+static const struct trial_options any = {.policy = -1, .format = -1, .traces = -1};
 
-static void must_run(struct op_case *c, const char *what, plumb_op_fn *fn)
+static void must_run(struct trial *c, const char *what, plumb_op_fn *fn)
 {
-	char text[OP_CASE_TEXT];
-	struct op_result result;
-	ck_assert_msg(op_case_run(c, what, fn, NULL, PLUMB_POISON_NAN, &result, text), "%s", text);
-	op_result_free(&result);
+	char text[TRIAL_TEXT];
+	struct trial_result result;
+	ck_assert_msg(trial_run(c, what, fn, NULL, PLUMB_POISON_NAN, &result, text), "%s", text);
+	trial_result_free(&result);
 }
 
 /* ---- right implementations ---- */
@@ -43,18 +43,18 @@ START_TEST(random_cases)
 	const char *count = getenv("PLUMB_BOUND_SEEDS");
 	uint64_t seeds = count ? strtoull(count, NULL, 10) : SEEDS;
 	struct plumb_bound_result twin, oracle;
-	char text[OP_CASE_TEXT], name[64];
+	char text[TRIAL_TEXT], name[64];
 
 	plumb_bound_begin(&twin, op);
 	plumb_bound_begin(&oracle, op);
 	for (uint64_t seed = 0; seed < seeds; seed++) {
-		struct op_case *c = op_case_new(op, seed, NULL);
-		op_case_name(c, name);
+		struct trial *c = trial_new(op, seed, NULL);
+		trial_name(c, name);
 		must_run(c, "oracle", plumb_ref_oracle.op[op]);
-		ck_assert_msg(op_case_bounded(c, "oracle", &oracle, text), "%s: %s", name, text);
+		ck_assert_msg(trial_bounded(c, "oracle", &oracle, text), "%s: %s", name, text);
 		must_run(c, "twin", plumb_ref_twin.op[op]);
-		ck_assert_msg(op_case_bounded(c, "twin", &twin, text), "%s: %s", name, text);
-		op_case_free(c);
+		ck_assert_msg(trial_bounded(c, "twin", &twin, text), "%s: %s", name, text);
+		trial_free(c);
 	}
 	ck_assert_msg(plumb_bound_passes(&twin, text, sizeof text), "%s: %s", plumb_ops[op].name, text);
 	for (int i = 0; i < plumb_ops[op].operands; i++) {
@@ -104,12 +104,12 @@ END_TEST
 START_TEST(recurrence_forgets)
 {
 	struct plumb_config cfg;
-	struct op_case_options with = any;
-	struct op_random r = {5};
+	struct trial_options with = any;
+	struct trial_random r = {5};
 	struct plumb_bound_result result;
-	char text[OP_CASE_TEXT];
+	char text[TRIAL_TEXT];
 
-	op_config_random(&r, PLUMB_GDN_RECURRENCE, &cfg);
+	trial_config_random(&r, PLUMB_GDN_RECURRENCE, &cfg);
 	cfg.gdn_key_heads = 1;
 	cfg.gdn_value_heads = 2;
 	cfg.gdn_key_dim = 128;
@@ -117,14 +117,14 @@ START_TEST(recurrence_forgets)
 	with.cfg = &cfg;
 	with.policy = PLUMB_POLICY_F32;
 	with.T = 60;
-	struct op_case *c = op_case_new(PLUMB_GDN_RECURRENCE, 3, &with);
+	struct trial *c = trial_new(PLUMB_GDN_RECURRENCE, 3, &with);
 	must_run(c, "twin", gdn_recurrence_twin);
 	plumb_bound_begin(&result, c->op);
-	ck_assert_msg(op_case_bounded(c, "twin", &result, text), "%s", text);
+	ck_assert_msg(trial_bounded(c, "twin", &result, text), "%s", text);
 	for (int i = 0; i < c->operands; i++)
 		if (result.operand[i].values)
 			ck_assert_msg(result.operand[i].ball.error < 1e-4, "bound %g", result.operand[i].ball.error);
-	op_case_free(c);
+	trial_free(c);
 }
 END_TEST
 
@@ -137,7 +137,7 @@ static struct {
 	float value;
 } fault;
 
-static float *element_of(const struct op_case *c, const void *args, int operand, int64_t index)
+static float *element_of(const struct trial *c, const void *args, int operand, int64_t index)
 {
 	const struct plumb_operand *o = &plumb_ops[c->op].operand[operand];
 	void *p;
@@ -148,7 +148,7 @@ static float *element_of(const struct op_case *c, const void *args, int operand,
 	return (float *)plumb_cache_row(cache, index / cache->width) + index % cache->width;
 }
 
-static struct op_case *running;
+static struct trial *running;
 
 static int planted(const struct plumb_env *env, const void *args)
 {
@@ -170,24 +170,24 @@ static float off_by(struct plumb_ball b, double part, bool far)
 }
 
 /* The element of an operand with the largest ratio, as the twin left it: where a bound is tightest. */
-static bool tightest(struct op_case *c, int operand, struct plumb_bound_stat *out)
+static bool tightest(struct trial *c, int operand, struct plumb_bound_stat *out)
 {
 	struct plumb_bound_result result;
-	char text[OP_CASE_TEXT];
+	char text[TRIAL_TEXT];
 	must_run(c, "twin", plumb_ref_twin.op[c->op]);
 	plumb_bound_begin(&result, c->op);
-	ck_assert_msg(op_case_bounded(c, "twin", &result, text), "%s", text);
+	ck_assert_msg(trial_bounded(c, "twin", &result, text), "%s", text);
 	*out = result.operand[operand];
 	return out->index >= 0;
 }
 
-static bool survives(struct op_case *c, float value)
+static bool survives(struct trial *c, float value)
 {
-	char text[OP_CASE_TEXT];
+	char text[TRIAL_TEXT];
 	fault.value = value;
 	running = c;
 	must_run(c, "planted", planted);
-	return op_case_bounded(c, "planted", NULL, text);
+	return trial_bounded(c, "planted", NULL, text);
 }
 
 START_TEST(faults_at_twice_and_half_the_bound)
@@ -202,12 +202,12 @@ START_TEST(faults_at_twice_and_half_the_bound)
 			continue;
 		wanted++;
 		for (uint64_t seed = 0; seed < 12; seed++) {
-			struct op_case_options with = any;
+			struct trial_options with = any;
 			struct plumb_bound_stat at;
 			with.policy = o->kind == PLUMB_KIND_CACHE ? PLUMB_POLICY_F32 : (int)(seed % 2);
 			with.traces = 1;
 			with.plain = true;
-			struct op_case *c = op_case_new((enum plumb_op)_i, seed, &with);
+			struct trial *c = trial_new((enum plumb_op)_i, seed, &with);
 			if (tightest(c, i, &at) && isfinite(at.ball.value)) {
 				fault.operand = i;
 				fault.index = at.index;
@@ -223,7 +223,7 @@ START_TEST(faults_at_twice_and_half_the_bound)
 				ck_assert(!survives(c, INFINITY));
 				here++;
 			}
-			op_case_free(c);
+			trial_free(c);
 		}
 		planted_faults += here > 0;
 	}
@@ -234,13 +234,13 @@ END_TEST
 /* ---- wrong reductions ---- */
 
 /* y = w . x with one long row, policy f32. */
-static struct op_case *long_rows(int64_t K)
+static struct trial *long_rows(int64_t K)
 {
 	static struct plumb_config cfg;
-	struct op_case_options with = any;
-	struct op_random r = {1};
+	struct trial_options with = any;
+	struct trial_random r = {1};
 
-	op_config_random(&r, PLUMB_ATTN_OUT_PROJ, &cfg);
+	trial_config_random(&r, PLUMB_ATTN_OUT_PROJ, &cfg);
 	cfg.hidden = 3;
 	cfg.q_heads = cfg.kv_heads = 1;
 	cfg.head_dim = K;
@@ -248,7 +248,7 @@ static struct op_case *long_rows(int64_t K)
 	with.policy = PLUMB_POLICY_F32;
 	with.format = PLUMB_F32;
 	with.T = 1;
-	return op_case_new(PLUMB_ATTN_OUT_PROJ, 1, &with);
+	return trial_new(PLUMB_ATTN_OUT_PROJ, 1, &with);
 }
 
 static int rows_by(const void *args, float (*dot)(const float *, const float *, int64_t))
@@ -295,31 +295,31 @@ static int short_by_one(const struct plumb_env *env, const void *args)
  * missing), the declared tree adds them among themselves. Depth 17 allows 1e-6. */
 START_TEST(sequential_sum_shows)
 {
-	struct op_case *c = long_rows(4096);
-	char text[OP_CASE_TEXT];
-	float *x = op_case_data(c, "x"), *w = op_case_data(c, "w");
+	struct trial *c = long_rows(4096);
+	char text[TRIAL_TEXT];
+	float *x = trial_data(c, "x"), *w = trial_data(c, "w");
 
 	for (int64_t k = 0; k < 4096; k++)
 		x[k] = k == 0 ? 1.0f : 0x1p-25f;
 	for (int64_t i = 0; i < 3 * 4096; i++)
 		w[i] = 1.0f;
-	op_case_operand(c, "w")->weight->data = w;
-	op_case_seal(c);
+	trial_operand(c, "w")->weight->data = w;
+	trial_seal(c);
 	must_run(c, "twin", attn_out_proj_twin);
-	ck_assert_msg(op_case_bounded(c, "twin", NULL, text), "%s", text);
+	ck_assert_msg(trial_bounded(c, "twin", NULL, text), "%s", text);
 	must_run(c, "sequential", sequential);
-	ck_assert(!op_case_bounded(c, "sequential", NULL, text));
-	op_case_free(c);
+	ck_assert(!trial_bounded(c, "sequential", NULL, text));
+	trial_free(c);
 }
 END_TEST
 
 START_TEST(a_term_left_out_shows)
 {
-	struct op_case *c = long_rows(2560);
-	char text[OP_CASE_TEXT];
+	struct trial *c = long_rows(2560);
+	char text[TRIAL_TEXT];
 	must_run(c, "short", short_by_one);
-	ck_assert(!op_case_bounded(c, "short", NULL, text));
-	op_case_free(c);
+	ck_assert(!trial_bounded(c, "short", NULL, text));
+	trial_free(c);
 }
 END_TEST
 
@@ -338,17 +338,17 @@ static const enum plumb_op normed[] = {
 
 START_TEST(another_eps_shows)
 {
-	struct op_case_options with = any;
-	char text[OP_CASE_TEXT];
+	struct trial_options with = any;
+	char text[TRIAL_TEXT];
 	int noticed = 0;
 
 	with.policy = PLUMB_POLICY_F32;
 	for (uint64_t seed = 0; seed < 20; seed++) {
-		struct op_case *c = op_case_new(normed[_i], seed, &with);
+		struct trial *c = trial_new(normed[_i], seed, &with);
 		running = c;
 		must_run(c, "eps", other_eps);
-		noticed += !op_case_bounded(c, "eps", NULL, text);
-		op_case_free(c);
+		noticed += !trial_bounded(c, "eps", NULL, text);
+		trial_free(c);
 	}
 	ck_assert_int_ge(noticed, 10); /* not where values are so large that eps drowns */
 }
@@ -379,17 +379,17 @@ static int cut(const struct plumb_env *env, const void *args)
 
 static bool biased(enum plumb_op op, enum plumb_policy policy, plumb_op_fn *fn, struct plumb_bound_result *sum)
 {
-	struct op_case_options with = any;
-	char text[OP_CASE_TEXT];
+	struct trial_options with = any;
+	char text[TRIAL_TEXT];
 
 	with.policy = policy;
 	plumb_bound_begin(sum, op);
 	for (uint64_t seed = 0; seed < 60; seed++) {
-		struct op_case *c = op_case_new(op, seed, &with);
+		struct trial *c = trial_new(op, seed, &with);
 		running = c;
 		must_run(c, "biased", fn);
-		op_case_bounded(c, "biased", sum, text);
-		op_case_free(c);
+		trial_bounded(c, "biased", sum, text);
+		trial_free(c);
 	}
 	return !plumb_bound_passes(sum, text, sizeof text) && strstr(text, "(biased)") != NULL;
 }

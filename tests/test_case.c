@@ -10,7 +10,7 @@
 #include "golden/case.h"
 #include "golden/h5_write.h"
 #include "ref/twin/twin.h"
-#include "tests/support/op_case.h"
+#include "tools/trial.h"
 #include "tests/support/scratch.h"
 
 #ifdef __SANITIZE_ADDRESS__
@@ -36,17 +36,17 @@ static void tear_down(void)
 
 /* A random call of an op, with what the twin makes of it as the expected values. */
 struct made {
-	struct op_case *c;
+	struct trial *c;
 	struct plumb_call call;
-	struct op_result twin;
+	struct trial_result twin;
 	struct plumb_case_expected expected[PLUMB_CASE_OPERANDS];
 	void *rows[PLUMB_CASE_OPERANDS];
 };
 
-static bool ids_in_range(struct op_case *c)
+static bool ids_in_range(struct trial *c)
 {
 	for (int i = 0; i < c->operands; i++) {
-		const struct op_operand *o = &c->operand[i];
+		const struct trial_operand *o = &c->operand[i];
 		const int32_t *id = (const int32_t *)(const void *)o->memory.data;
 		if (strcmp(o->info->name, "expert") == 0 && o->info->role == PLUMB_IN)
 			for (int64_t k = 0; k < o->count; k++)
@@ -59,12 +59,12 @@ static bool ids_in_range(struct op_case *c)
 /* NULL c: not a call that a decoder could make (the config, or ids that no router gives). */
 static struct made make(enum plumb_op op, uint64_t seed)
 {
-	struct made m = {.c = op_case_new(op, seed, NULL)};
-	struct op_case *c = m.c;
+	struct made m = {.c = trial_new(op, seed, NULL)};
+	struct trial *c = m.c;
 	bool attention = strcmp(plumb_ops[op].stage, "attention") == 0 || strcmp(plumb_ops[op].stage, "qsa") == 0;
 	bool hyper = strcmp(plumb_ops[op].stage, "hyper_connection") == 0, lacks = false;
 	struct plumb_config parsed;
-	char text[OP_CASE_TEXT], *config;
+	char text[TRIAL_TEXT], *config;
 
 	c->cfg.kind[0] = attention ? PLUMB_LAYER_ATTENTION : PLUMB_LAYER_GDN;
 	for (int i = 0; i < c->operands; i++)
@@ -80,15 +80,15 @@ static struct made make(enum plumb_op op, uint64_t seed)
 	if (!plumb_op_runs(&c->cfg, op, m.call.layer) || !ids_in_range(c) ||
 		plumb_config_parse(config, strlen(config), "config", &parsed, &err) != PLUMB_OK ||
 		parsed.rotary_dim != c->cfg.rotary_dim) {
-		op_case_free(c);
+		trial_free(c);
 		m.c = NULL;
 	}
 	free(config);
 	if (!m.c)
 		return m;
-	ck_assert_msg(op_case_run(c, "twin", plumb_ref_twin.op[op], NULL, PLUMB_POISON_NAN, &m.twin, text), "%s", text);
+	ck_assert_msg(trial_run(c, "twin", plumb_ref_twin.op[op], NULL, PLUMB_POISON_NAN, &m.twin, text), "%s", text);
 	for (int i = 0; i < c->operands; i++) {
-		struct op_operand *o = &c->operand[i];
+		struct trial_operand *o = &c->operand[i];
 		int64_t last;
 		if (o->absent || (o->info->role != PLUMB_OUT && o->info->role != PLUMB_STATE))
 			continue;
@@ -114,8 +114,8 @@ static void unmake(struct made *m)
 {
 	for (int i = 0; i < PLUMB_CASE_OPERANDS; i++)
 		free(m->rows[i]);
-	op_result_free(&m->twin);
-	op_case_free(m->c);
+	trial_result_free(&m->twin);
+	trial_free(m->c);
 }
 
 static void write_case(const char *name, const struct made *m)
@@ -417,7 +417,7 @@ static herr_t collect(hid_t group, const char *name, const H5O_info_t *info, voi
 START_TEST(test_harmed)
 {
 	static const int64_t extremes[] = {0, -1, 1, 255, 256, 65536, INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, 7, 1000};
-	struct op_random random = {99};
+	struct trial_random random = {99};
 	int good = 0, bad = 0;
 
 	for (int round = 0; round < HARMED; round++) {
@@ -426,23 +426,23 @@ START_TEST(test_harmed)
 		char names[64][128] = {{0}};
 		int n = 0;
 		while (!m.c)
-			m = make((enum plumb_op)op_random_below(&random, PLUMB_OP_COUNT), op_random_below(&random, 1000));
+			m = make((enum plumb_op)trial_random_below(&random, PLUMB_OP_COUNT), trial_random_below(&random, 1000));
 		write_case(path, &m);
 		hid_t f = reopen();
 		H5Ovisit2(f, H5_INDEX_NAME, H5_ITER_INC, collect, names, H5O_INFO_BASIC);
 		H5Fclose(f);
 		while (n < 64 && names[n][0])
 			n++;
-		const char *name = names[op_random_below(&random, n)];
-		int64_t value = op_random_below(&random, 3) ? extremes[op_random_below(&random, 12)]
-		                                            : (int64_t)op_random_next(&random);
-		switch (op_random_below(&random, 6)) {
+		const char *name = names[trial_random_below(&random, n)];
+		int64_t value = trial_random_below(&random, 3) ? extremes[trial_random_below(&random, 12)]
+		                                            : (int64_t)trial_random_next(&random);
+		switch (trial_random_below(&random, 6)) {
 		case 0:
 			drop(name);
 			break;
 		case 1: {
 			static const char *const integers[] = {"layer", "position", "rows", "capacity"};
-			set_integer(integers[op_random_below(&random, 4)], value);
+			set_integer(integers[trial_random_below(&random, 4)], value);
 			break;
 		}
 		default: {
@@ -453,7 +453,7 @@ START_TEST(test_harmed)
 			H5Dclose(d);
 			H5Fclose(f);
 			if (count > 0)
-				set_value(name, (hsize_t)op_random_below(&random, count), value);
+				set_value(name, (hsize_t)trial_random_below(&random, count), value);
 		}
 		}
 		if (plumb_case_read(path, &k, &err) == PLUMB_OK) {

@@ -16,7 +16,7 @@
 #include "ref/twin/twin.h"
 #include "tests/support/byte_decoder.h"
 #include "tests/support/devices.h"
-#include "tests/support/op_case.h"
+#include "tools/trial.h"
 
 enum { ZONE = 64 };
 
@@ -80,7 +80,7 @@ static void one_set(struct made *m, int64_t n, int64_t k)
 /* y (rows) = w . x on every device in turn; d < 0: the twin. x lies before a zone of NaN. */
 static void multiply(int d, const struct made *m, const float *x, float *y)
 {
-	struct op_random r = {3};
+	struct trial_random r = {3};
 	struct plumb_config cfg;
 	struct plumb_env env = {.cfg = &cfg, .policy = PLUMB_POLICY_F32, .capacity = 1, .err = &err};
 	float *mine = malloc(((size_t)m->w.cols + ZONE) * sizeof *mine);
@@ -88,7 +88,7 @@ static void multiply(int d, const struct made *m, const float *x, float *y)
 	int status;
 
 	ck_assert_ptr_nonnull(mine);
-	op_config_random(&r, PLUMB_LM_HEAD, &cfg);
+	trial_config_random(&r, PLUMB_LM_HEAD, &cfg);
 	cfg.vocab = m->w.rows;
 	cfg.hidden = m->w.cols;
 	memset(mine, 0xff, ((size_t)m->w.cols + ZONE) * sizeof *mine);

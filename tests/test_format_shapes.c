@@ -20,23 +20,23 @@
 #include "ref/twin/twin.h"
 #include "tests/support/byte_decoder.h"
 #include "tests/support/devices.h"
-#include "tests/support/op_case.h"
+#include "tools/trial.h"
 
 /* Twin twice, oracle's bounds, and the candidate (NULL: the kernels) on every device. */
-static bool holds(struct op_case *c, plumb_op_fn *candidate, char text[OP_CASE_TEXT])
+static bool holds(struct trial *c, plumb_op_fn *candidate, char text[TRIAL_TEXT])
 {
-	bool good = op_case_check(c, candidate, device, DEVICES, text);
+	bool good = trial_check(c, candidate, device, DEVICES, text);
 	for (int d = 0; d < DEVICES; d++)
 		ck_assert_msg(plumb_device_forget(device[d], &err) == PLUMB_OK, "%s", err.text);
 	return good;
 }
 
-static void expect_holds(struct op_case *c, const char *format)
+static void expect_holds(struct trial *c, const char *format)
 {
-	char text[OP_CASE_TEXT], name[64];
+	char text[TRIAL_TEXT], name[64];
 	bool good = holds(c, NULL, text);
-	ck_assert_msg(good, "%s in %s, hidden %lld: %s", op_case_name(c, name), format, (long long)c->cfg.hidden, text);
-	op_case_free(c);
+	ck_assert_msg(good, "%s in %s, hidden %lld: %s", trial_name(c, name), format, (long long)c->cfg.hidden, text);
+	trial_free(c);
 }
 
 /* ---- the shapes of the release ---- */
@@ -145,7 +145,7 @@ START_TEST(the_table_is_whole)
 		for (int i = 0; i < plumb_ops[op].operands; i++) {
 			const struct plumb_operand *o = &plumb_ops[op].operand[i];
 			int64_t a[8], b[8];
-			if (o->role != PLUMB_WEIGHT || op_is_vector(o))
+			if (o->role != PLUMB_WEIGHT || trial_is_vector(o))
 				continue;
 			matrices++;
 			ck_assert_msg(shape != NULL, "no shape for %s", plumb_ops[op].name);
@@ -167,12 +167,12 @@ START_TEST(release_columns_with_fewer_rows)
 	struct plumb_config cfg = release(shape, false);
 	enum plumb_format format = (enum plumb_format)(_i % PLUMB_FORMAT_COUNT);
 	/* one token or two; each op in both policies, as decoding does not depend on them */
-	struct op_case_options o = {.cfg = &cfg,
+	struct trial_options o = {.cfg = &cfg,
 		.policy = (_i / PLUMB_FORMAT_COUNT + _i) % 2,
 		.T = 1 + _i / 2 % 2,
 		.format = (int)format,
 		.traces = 1};
-	expect_holds(op_case_new(shape->op, (uint64_t)(100 + _i), &o), plumb_format_name(format));
+	expect_holds(trial_new(shape->op, (uint64_t)(100 + _i), &o), plumb_format_name(format));
 }
 END_TEST
 
@@ -182,22 +182,22 @@ START_TEST(release_head_in_one_piece)
 	static const enum plumb_format formats[] = {PLUMB_BF16, PLUMB_FP8_BLOCK, PLUMB_NVFP4};
 	struct plumb_config cfg = release(&shapes[SHAPES - 1], false);
 	cfg.vocab = 8192;
-	struct op_case_options o = {
+	struct trial_options o = {
 		.cfg = &cfg, .policy = PLUMB_POLICY_F32, .T = 1, .format = (int)formats[_i], .traces = 1};
-	struct op_case *c = op_case_new(PLUMB_LM_HEAD, 3, &o);
-	struct op_result twin, kernel;
-	char text[OP_CASE_TEXT];
+	struct trial *c = trial_new(PLUMB_LM_HEAD, 3, &o);
+	struct trial_result twin, kernel;
+	char text[TRIAL_TEXT];
 	ck_assert_msg(
-		op_case_run(c, "twin", plumb_ref_twin.op[PLUMB_LM_HEAD], NULL, PLUMB_POISON_NAN, &twin, text), "%s", text);
-	ck_assert_msg(op_case_bounded(c, "twin", NULL, text), "%s", text);
-	ck_assert_msg(op_case_run(c, "simt", plumb_device_set(device[FIRST])->op[PLUMB_LM_HEAD], device[FIRST],
+		trial_run(c, "twin", plumb_ref_twin.op[PLUMB_LM_HEAD], NULL, PLUMB_POISON_NAN, &twin, text), "%s", text);
+	ck_assert_msg(trial_bounded(c, "twin", NULL, text), "%s", text);
+	ck_assert_msg(trial_run(c, "simt", plumb_device_set(device[FIRST])->op[PLUMB_LM_HEAD], device[FIRST],
 			      PLUMB_POISON_NAN, &kernel, text),
 		"%s", text);
-	ck_assert_msg(op_case_same(c, &twin, &kernel, "simt", text), "%s", text);
-	op_result_free(&twin);
-	op_result_free(&kernel);
+	ck_assert_msg(trial_same(c, &twin, &kernel, "simt", text), "%s", text);
+	trial_result_free(&twin);
+	trial_result_free(&kernel);
 	ck_assert_int_eq(plumb_device_forget(device[FIRST], &err), PLUMB_OK);
-	op_case_free(c);
+	trial_free(c);
 }
 END_TEST
 #else
@@ -218,8 +218,8 @@ START_TEST(release_with_all_rows)
 		                      profiles */
 		cfg.eos = 3;
 	}
-	struct op_case_options o = {.cfg = &cfg, .policy = _i % 2, .T = 1, .format = (int)format, .traces = 1};
-	expect_holds(op_case_new(shape->op, (uint64_t)(100 + _i), &o), plumb_format_name(format));
+	struct trial_options o = {.cfg = &cfg, .policy = _i % 2, .T = 1, .format = (int)format, .traces = 1};
+	expect_holds(trial_new(shape->op, (uint64_t)(100 + _i), &o), plumb_format_name(format));
 }
 END_TEST
 #endif
@@ -237,20 +237,20 @@ START_TEST(odd_rows_and_columns)
 	uint64_t seed = 1;
 	for (size_t i = 0; i < sizeof odd_columns / sizeof odd_columns[0]; i++)
 		for (size_t j = 0; j < sizeof odd_rows / sizeof odd_rows[0]; j++, seed++) {
-			struct op_random r = {seed};
+			struct trial_random r = {seed};
 			struct plumb_config cfg;
 			if (odd_columns[i] * odd_rows[j] > 12000 && odd_rows[j] > 3)
 				continue;
-			op_config_random(&r, PLUMB_LM_HEAD, &cfg);
+			trial_config_random(&r, PLUMB_LM_HEAD, &cfg);
 			cfg.hidden = odd_columns[i];
 			cfg.vocab = odd_rows[j];
 			cfg.eos = 0;
-			struct op_case_options o = {.cfg = &cfg,
+			struct trial_options o = {.cfg = &cfg,
 				.policy = (int)(seed % 2),
 				.T = 1 + (int64_t)(seed % 5),
 				.format = (int)format,
 				.traces = 1};
-			expect_holds(op_case_new(PLUMB_LM_HEAD, seed, &o), plumb_format_name(format));
+			expect_holds(trial_new(PLUMB_LM_HEAD, seed, &o), plumb_format_name(format));
 		}
 }
 END_TEST
@@ -261,18 +261,18 @@ START_TEST(odd_banks)
 	enum plumb_format format = (enum plumb_format)_i;
 	static const int64_t inner[] = {1, 15, 17, 33, 127, 129, 143, 257, 639, 641};
 	for (size_t i = 0; i < sizeof inner / sizeof inner[0]; i++) {
-		struct op_random r = {i};
+		struct trial_random r = {i};
 		struct plumb_config cfg;
-		op_config_random(&r, PLUMB_MOE_DOWN, &cfg);
+		trial_config_random(&r, PLUMB_MOE_DOWN, &cfg);
 		cfg.hidden = (i + (size_t)_i) % 3 ? 45 : 131;
 		cfg.expert_inner = inner[i];
 		cfg.shared_inner = inner[(i + 3) % 10];
 		cfg.experts = 5;
 		cfg.experts_per_token = 3;
 		for (int op = PLUMB_MOE_GATE_UP; op <= PLUMB_MOE_DOWN; op++) {
-			struct op_case_options o = {
+			struct trial_options o = {
 				.cfg = &cfg, .policy = (int)(i % 2), .T = 2, .format = (int)format, .traces = 1};
-			expect_holds(op_case_new((enum plumb_op)op, i, &o), plumb_format_name(format));
+			expect_holds(trial_new((enum plumb_op)op, i, &o), plumb_format_name(format));
 		}
 	}
 }
@@ -281,7 +281,7 @@ END_TEST
 /* ---- coordinates ---- */
 
 /* Codes and scales that follow from their place, none of which a neighbour has. */
-static void name_places(struct op_operand *o)
+static void name_places(struct trial_operand *o)
 {
 	struct plumb_weight *w = o->weight;
 	unsigned char *data = o->memory.data + ((const unsigned char *)w->data - o->memory.data), *scale = NULL;
@@ -324,17 +324,17 @@ static int64_t column(int64_t t, int64_t K)
 	return ((k % K) + K) % K;
 }
 
-static struct op_case *named(enum plumb_format format, int64_t N, int64_t K, int64_t T)
+static struct trial *named(enum plumb_format format, int64_t N, int64_t K, int64_t T)
 {
-	struct op_random r = {3};
+	struct trial_random r = {3};
 	struct plumb_config cfg;
-	op_config_random(&r, PLUMB_LM_HEAD, &cfg);
+	trial_config_random(&r, PLUMB_LM_HEAD, &cfg);
 	cfg.vocab = N;
 	cfg.hidden = K;
 	cfg.eos = 0;
-	struct op_case_options o = {.cfg = &cfg, .policy = PLUMB_POLICY_F32, .T = T, .format = (int)format, .traces = 1};
-	struct op_case *c = op_case_new(PLUMB_LM_HEAD, 11, &o);
-	name_places(op_case_operand(c, "w"));
+	struct trial_options o = {.cfg = &cfg, .policy = PLUMB_POLICY_F32, .T = T, .format = (int)format, .traces = 1};
+	struct trial *c = trial_new(PLUMB_LM_HEAD, 11, &o);
+	name_places(trial_operand(c, "w"));
 	return c;
 }
 
@@ -343,21 +343,21 @@ START_TEST(coordinates_of_the_release)
 	static const int64_t widths[] = {320, 640, 2560, 6144, 10240, 2561};
 	enum plumb_format format = (enum plumb_format)(_i % PLUMB_FORMAT_COUNT);
 	int64_t K = widths[_i / PLUMB_FORMAT_COUNT], N = format == PLUMB_FP8_BLOCK ? 131 : 19;
-	struct op_case *c = named(format, N, K, ASKED);
-	const struct plumb_weight *w = op_case_operand(c, "w")->weight;
-	float *x = op_case_data(c, "x");
-	char text[OP_CASE_TEXT];
+	struct trial *c = named(format, N, K, ASKED);
+	const struct plumb_weight *w = trial_operand(c, "w")->weight;
+	float *x = trial_data(c, "x");
+	char text[TRIAL_TEXT];
 	memset(x, 0, (size_t)(ASKED * K) * sizeof *x);
 	for (int64_t t = 0; t < ASKED; t++)
 		x[t * K + column(t, K)] = 1.0f;
-	op_case_seal(c);
+	trial_seal(c);
 	for (int d = -1; d < 1; d++) { /* memory of one's own makes no difference here: test_formats */
-		struct op_result result;
+		struct trial_result result;
 		plumb_op_fn *fn = d < 0 ? plumb_ref_twin.op[PLUMB_LM_HEAD] : plumb_device_set(device[d])->op[PLUMB_LM_HEAD];
-		ck_assert_msg(op_case_run(c, d < 0 ? "twin" : "kernels", fn, d < 0 ? NULL : device[d], PLUMB_POISON_NAN,
+		ck_assert_msg(trial_run(c, d < 0 ? "twin" : "kernels", fn, d < 0 ? NULL : device[d], PLUMB_POISON_NAN,
 				      &result, text),
 			"%s", text);
-		const float *y = op_case_data(c, "logits");
+		const float *y = trial_data(c, "logits");
 		for (int64_t t = 0; t < ASKED; t++)
 			for (int64_t n = 0; n < N; n++)
 				ck_assert_msg(byte_decoder_same(y[t * N + n], byte_decoder_element(w, n, column(t, K))),
@@ -365,10 +365,10 @@ START_TEST(coordinates_of_the_release)
 					d < 0 ? "twin" : "kernels", plumb_format_name(format), (long long)K, (long long)n,
 					(long long)column(t, K), (double)y[t * N + n],
 					(double)byte_decoder_element(w, n, column(t, K)));
-		op_result_free(&result);
+		trial_result_free(&result);
 	}
 	ck_assert_int_eq(plumb_device_forget(device[FIRST], &err), PLUMB_OK);
-	op_case_free(c);
+	trial_free(c);
 }
 END_TEST
 
@@ -544,20 +544,20 @@ START_TEST(faults_are_told)
 {
 	static const int64_t columns[] = {2560, 2577};
 	for (int odd = 0; odd < 2; odd++) {
-		struct op_case *c = named(readers[_i].format, 131, columns[odd], 1);
-		char text[OP_CASE_TEXT];
+		struct trial *c = named(readers[_i].format, 131, columns[odd], 1);
+		char text[TRIAL_TEXT];
 		if (readers[_i].fault == SUBNORMALS_ZERO) { /* named places have none */
-			struct op_operand *o = op_case_operand(c, "w");
+			struct trial_operand *o = trial_operand(c, "w");
 			o->memory.data[(const unsigned char *)o->weight->data - o->memory.data + 5 * columns[odd] + 9] =
 				0x03;
 		}
-		op_case_seal(c);
+		trial_seal(c);
 		planted = readers[_i].fault;
-		bool told = !op_case_agree(c, with_fault, device, 1, text);
+		bool told = !trial_agree(c, with_fault, device, 1, text);
 		bool must = readers[_i].where & (odd ? ODD : RELEASE);
 		planted = NO_FAULT;
 		ck_assert_int_eq(plumb_device_forget(device[FIRST], &err), PLUMB_OK);
-		op_case_free(c);
+		trial_free(c);
 		ck_assert_msg(told == must, "%s, %s, %lld columns: %s", plumb_format_name(readers[_i].format),
 			readers[_i].what, (long long)columns[odd], told ? text : "not told");
 	}

@@ -18,17 +18,17 @@
 #include "ref/twin/twin.h"
 #include "tests/support/byte_decoder.h"
 #include "tests/support/devices.h"
-#include "tests/support/op_case.h"
+#include "tools/trial.h"
 
 /* ---- coordinates ---- */
 
-static unsigned char *bytes_of(const struct op_memory *m, const void *at)
+static unsigned char *bytes_of(const struct trial_memory *m, const void *at)
 {
 	return m->data + ((const unsigned char *)at - m->data);
 }
 
 /* Codes and scales of matrix i that follow from n, k, block and group, all of them below 16 in magnitude. */
-static void name_places(struct op_operand *o, int64_t i)
+static void name_places(struct trial_operand *o, int64_t i)
 {
 	struct plumb_weight *w = &o->weight[i];
 	unsigned char *data = bytes_of(&o->memory, w->data), *scale = w->scale ? bytes_of(&o->scale, w->scale) : NULL;
@@ -59,26 +59,26 @@ static void name_places(struct op_operand *o, int64_t i)
 	}
 }
 
-static struct op_case *case_new(
+static struct trial *case_new(
 	enum plumb_op op, enum plumb_format format, const struct plumb_config *cfg, int64_t T, uint64_t seed)
 {
-	struct op_case_options options = {
+	struct trial_options options = {
 		.cfg = cfg, .policy = PLUMB_POLICY_F32, .T = T, .format = (int)format, .traces = 1};
-	struct op_case *c = op_case_new(op, seed, &options);
+	struct trial *c = trial_new(op, seed, &options);
 	for (int i = 0; i < c->operands; i++)
-		for (int64_t m = 0; m < c->operand[i].matrices && !op_is_vector(c->operand[i].info); m++)
+		for (int64_t m = 0; m < c->operand[i].matrices && !trial_is_vector(c->operand[i].info); m++)
 			name_places(&c->operand[i], m);
 	return c;
 }
 
-static float *values(struct op_case *c, const char *name)
+static float *values(struct trial *c, const char *name)
 {
-	return op_case_data(c, name);
+	return trial_data(c, name);
 }
 
-static void zero(struct op_case *c, const char *name)
+static void zero(struct trial *c, const char *name)
 {
-	memset(op_case_data(c, name), 0, op_case_operand(c, name)->memory.bytes);
+	memset(trial_data(c, name), 0, trial_operand(c, name)->memory.bytes);
 }
 
 /* The column that row t of a call asks for: the first and the last, and those around which a byte, a lane's load, a
@@ -91,48 +91,48 @@ static int64_t column(int64_t t, int64_t width)
 	return k < 0 ? (width + k % width) % width : k % width;
 }
 
-static void one_hot(struct op_case *c, const char *name, int64_t width)
+static void one_hot(struct trial *c, const char *name, int64_t width)
 {
 	zero(c, name);
-	for (int64_t t = 0; t < op_case_operand(c, name)->count / width; t++)
+	for (int64_t t = 0; t < trial_operand(c, name)->count / width; t++)
 		values(c, name)[t * width + column(t, width)] = 1.0f;
 }
 
-static void expect(const struct op_case *c, const char *what, int64_t n, int64_t k, float got, float want)
+static void expect(const struct trial *c, const char *what, int64_t n, int64_t k, float got, float want)
 {
 	ck_assert_msg(byte_decoder_same(got, want), "%s, %s: element (%lld, %lld) arrives as %.9g, expected %.9g",
 		plumb_ops[c->op].name, what, (long long)n, (long long)k, (double)got, (double)want);
 }
 
-typedef void check_fn(struct op_case *c, const char *what);
+typedef void check_fn(struct trial *c, const char *what);
 
 /* The twin and the kernels on every device, each seen by check. */
-static void everywhere(struct op_case *c, check_fn *check)
+static void everywhere(struct trial *c, check_fn *check)
 {
-	char text[OP_CASE_TEXT];
-	struct op_result result;
+	char text[TRIAL_TEXT];
+	struct trial_result result;
 
-	op_case_seal(c);
+	trial_seal(c);
 	for (int d = -1; d < DEVICES; d++) {
 		const char *what = d < 0 ? "twin" : plumb_device_description(device[d]);
 		plumb_op_fn *fn = d < 0 ? plumb_ref_twin.op[c->op] : plumb_device_set(device[d])->op[c->op];
 		ck_assert_msg(
-			op_case_run(c, what, fn, d < 0 ? NULL : device[d], PLUMB_POISON_NAN, &result, text), "%s", text);
+			trial_run(c, what, fn, d < 0 ? NULL : device[d], PLUMB_POISON_NAN, &result, text), "%s", text);
 		check(c, what);
-		op_result_free(&result);
+		trial_result_free(&result);
 		if (d >= 0)
 			ck_assert_msg(plumb_device_forget(device[d], &err) == PLUMB_OK, "%s", err.text);
 	}
-	op_case_free(c);
+	trial_free(c);
 }
 
 /* Odd and even rows of codes, partial groups and blocks of 128, rows in two blocks. */
 static struct plumb_config sizes(enum plumb_op op, bool odd)
 {
-	struct op_random r = {3};
+	struct trial_random r = {3};
 	struct plumb_config cfg;
 
-	op_config_random(&r, op, &cfg);
+	trial_config_random(&r, op, &cfg);
 	cfg.hidden = odd ? 149 : 152;
 	cfg.vocab = 137;
 	cfg.streams = 2;
@@ -153,11 +153,11 @@ static struct plumb_config sizes(enum plumb_op op, bool odd)
 }
 
 /* Projections: every weight has its output, in order; x is one-hot, so a row of outputs is a column of weights. */
-static void check_projection(struct op_case *c, const char *what)
+static void check_projection(struct trial *c, const char *what)
 {
 	int out = 0;
 	for (int i = 0; i < c->operands; i++) {
-		const struct op_operand *o = &c->operand[i];
+		const struct trial_operand *o = &c->operand[i];
 		if (o->info->role != PLUMB_WEIGHT)
 			continue;
 		while (c->operand[out].info->role != PLUMB_OUT)
@@ -175,22 +175,22 @@ static void projection(enum plumb_op op, enum plumb_format format, bool odd)
 {
 	struct plumb_config cfg = sizes(op, odd);
 	int64_t K = op == PLUMB_GDN_OUT_PROJ ? cfg.gdn_value_heads * cfg.gdn_value_dim : cfg.hidden;
-	struct op_case *c = case_new(op, format, &cfg, ASKED, 11 + odd);
+	struct trial *c = case_new(op, format, &cfg, ASKED, 11 + odd);
 	one_hot(c, "x", K);
 	everywhere(c, check_projection);
 }
 
-static void check_embed(struct op_case *c, const char *what)
+static void check_embed(struct trial *c, const char *what)
 {
 	int64_t S = c->cfg.streams, D = c->cfg.hidden;
 	const float *y = values(c, "residual");
 	for (int64_t t = 0; t < c->T; t++)
 		for (int64_t i = 0; i < S * D; i++)
 			expect(c, what, t, i % D, y[t * S * D + i],
-				byte_decoder_element(op_case_operand(c, "table")->weight, t, i % D));
+				byte_decoder_element(trial_operand(c, "table")->weight, t, i % D));
 }
 
-static void check_ple_embed(struct op_case *c, const char *what)
+static void check_ple_embed(struct trial *c, const char *what)
 {
 	const struct plumb_ple_embed *a = c->args;
 	int64_t Hg = plumb_ngram_heads(&c->cfg), width = c->cfg.ple_dim / Hg;
@@ -201,7 +201,7 @@ static void check_ple_embed(struct op_case *c, const char *what)
 	}
 }
 
-static void check_router(struct op_case *c, const char *what)
+static void check_router(struct trial *c, const char *what)
 {
 	const struct plumb_moe_router *a = c->args;
 	int64_t E = c->cfg.experts;
@@ -218,7 +218,7 @@ static float gated(const struct plumb_weight *gate, const struct plumb_weight *u
 	return plumb_siluf(byte_decoder_element(gate, n, k)) * byte_decoder_element(up, n, k);
 }
 
-static void check_gate_up(struct op_case *c, const char *what)
+static void check_gate_up(struct trial *c, const char *what)
 {
 	const struct plumb_moe_gate_up *a = c->args;
 	int64_t A = c->cfg.experts_per_token, F = c->cfg.expert_inner, Fs = c->cfg.shared_inner;
@@ -233,7 +233,7 @@ static void check_gate_up(struct op_case *c, const char *what)
 	}
 }
 
-static void check_down(struct op_case *c, const char *what)
+static void check_down(struct trial *c, const char *what)
 {
 	const struct plumb_moe_down *a = c->args;
 	int64_t A = c->cfg.experts_per_token, D = c->cfg.hidden;
@@ -245,7 +245,7 @@ static void check_down(struct op_case *c, const char *what)
 		}
 }
 
-static void check_shared_down(struct op_case *c, const char *what)
+static void check_shared_down(struct trial *c, const char *what)
 {
 	const struct plumb_moe_down *a = c->args;
 	int64_t D = c->cfg.hidden;
@@ -257,7 +257,7 @@ static void check_shared_down(struct op_case *c, const char *what)
 }
 
 /* The norm is not one-hot's friend: its output says by what a column is multiplied. */
-static void check_hc_down(struct op_case *c, const char *what)
+static void check_hc_down(struct trial *c, const char *what)
 {
 	const struct plumb_hc_norm_down *a = c->args;
 	int64_t S = c->cfg.streams, K = S * c->cfg.hidden, R = c->cfg.low_rank;
@@ -273,7 +273,7 @@ static void check_hc_down(struct op_case *c, const char *what)
 	}
 }
 
-static void check_hc_up(struct op_case *c, const char *what)
+static void check_hc_up(struct trial *c, const char *what)
 {
 	const struct plumb_hc_up_mix *a = c->args;
 	int64_t S = c->cfg.streams, D = c->cfg.hidden;
@@ -285,9 +285,9 @@ static void check_hc_up(struct op_case *c, const char *what)
 		}
 }
 
-static void set_experts(struct op_case *c)
+static void set_experts(struct trial *c)
 {
-	int32_t *e = op_case_data(c, "expert");
+	int32_t *e = trial_data(c, "expert");
 	int32_t A = c->cfg.experts_per_token, E = (int32_t)c->cfg.experts;
 	for (int32_t i = 0; i < c->T * A; i++)
 		e[i] = (i / A + i % A) % E;
@@ -299,7 +299,7 @@ START_TEST(coordinates)
 	bool odd = _i % 2;
 	struct plumb_config cfg = sizes(PLUMB_MOE_DOWN, odd);
 	int64_t D = cfg.hidden, S = cfg.streams, F = cfg.expert_inner, Fs = cfg.shared_inner, A = cfg.experts_per_token;
-	struct op_case *c;
+	struct trial *c;
 
 	projection(PLUMB_LM_HEAD, format, odd);
 	projection(PLUMB_GDN_IN_PROJ, format, odd);
@@ -308,7 +308,7 @@ START_TEST(coordinates)
 
 	c = case_new(PLUMB_EMBED, format, &cfg, cfg.vocab, 5);
 	for (int32_t t = 0; t < c->T; t++)
-		((int32_t *)op_case_data(c, "token"))[t] = t;
+		((int32_t *)trial_data(c, "token"))[t] = t;
 	everywhere(c, check_embed);
 
 	for (uint64_t seed = 0; seed < 4; seed++)
@@ -361,8 +361,8 @@ END_TEST
 START_TEST(coordinates_tell)
 {
 	struct plumb_config cfg = sizes(PLUMB_MOE_DOWN, _i % 2);
-	struct op_case *c = case_new(PLUMB_MOE_DOWN, (enum plumb_format)(_i / 2), &cfg, 1, 5);
-	const struct op_operand *o = op_case_operand(c, "down");
+	struct trial *c = case_new(PLUMB_MOE_DOWN, (enum plumb_format)(_i / 2), &cfg, 1, 5);
+	const struct trial_operand *o = trial_operand(c, "down");
 	static const int step[][2] = {{0, 1}, {0, 2}, {0, 8}, {0, 16}, {0, 128}, {1, 0}, {2, 0}, {128, 0}, {1, 1}};
 	int64_t differ[10] = {0}, all[10] = {0};
 
@@ -382,7 +382,7 @@ START_TEST(coordinates_tell)
 	for (int i = 0; i < 10; i++)
 		ck_assert_msg(differ[i] * 10 >= all[i] * 8, "%s: %lld of %lld differ at step %d",
 			plumb_format_name((enum plumb_format)(_i / 2)), (long long)differ[i], (long long)all[i], i);
-	op_case_free(c);
+	trial_free(c);
 }
 END_TEST
 
@@ -396,10 +396,10 @@ START_TEST(vectors_refuse)
 
 	for (int op = 0; op < PLUMB_OP_COUNT; op++)
 		for (int i = 0; i < plumb_ops[op].operands; i++)
-			for (int f = PLUMB_PLAIN_FORMATS; op_is_vector(&plumb_ops[op].operand[i]) && f < PLUMB_FORMAT_COUNT;
+			for (int f = PLUMB_PLAIN_FORMATS; trial_is_vector(&plumb_ops[op].operand[i]) && f < PLUMB_FORMAT_COUNT;
 				f++) {
-				struct op_case *c = op_case_new((enum plumb_op)op, 3, NULL);
-				struct op_operand *o = &c->operand[i];
+				struct trial *c = trial_new((enum plumb_op)op, 3, NULL);
+				struct trial_operand *o = &c->operand[i];
 				enum plumb_format before = o->weight->format;
 
 				o->weight->format = (enum plumb_format)f;
@@ -413,7 +413,7 @@ START_TEST(vectors_refuse)
 				o->weight->format = before;
 				told++;
 				ck_assert_int_eq(plumb_device_forget(device[FIRST], &err), PLUMB_OK);
-				op_case_free(c);
+				trial_free(c);
 			}
 	ck_assert_int_eq(told, 4 * 13); /* 13 vectors in the table of ops */
 }
@@ -422,9 +422,9 @@ END_TEST
 /* A format that comes without what it needs: by op and operand. */
 START_TEST(matrices_refuse)
 {
-	struct op_case_options options = {.policy = -1, .format = PLUMB_FP8_BLOCK, .traces = -1};
-	struct op_case *c = op_case_new(PLUMB_LM_HEAD, 3, &options);
-	struct plumb_weight *w = op_case_operand(c, "w")->weight, good = *w;
+	struct trial_options options = {.policy = -1, .format = PLUMB_FP8_BLOCK, .traces = -1};
+	struct trial *c = trial_new(PLUMB_LM_HEAD, 3, &options);
+	struct plumb_weight *w = trial_operand(c, "w")->weight, good = *w;
 	plumb_op_fn *fn = plumb_device_set(device[FIRST])->op[PLUMB_LM_HEAD];
 
 	c->env.device = device[FIRST];
@@ -436,13 +436,13 @@ START_TEST(matrices_refuse)
 	ck_assert_int_eq(fn(&c->env, c->args), PLUMB_BAD_INPUT);
 	ck_assert_str_eq(c->error.text, "lm_head: w is stored as fp8_block with scales as f16, expected f32 or bf16");
 	*w = good;
-	op_case_free(c);
+	trial_free(c);
 
 	options.format = PLUMB_FP8_ROW;
 	struct plumb_config cfg = sizes(PLUMB_MOE_DOWN, false);
 	options.cfg = &cfg;
-	c = op_case_new(PLUMB_MOE_DOWN, 3, &options);
-	w = op_case_operand(c, "down")->weight;
+	c = trial_new(PLUMB_MOE_DOWN, 3, &options);
+	w = trial_operand(c, "down")->weight;
 	fn = plumb_device_set(device[FIRST])->op[PLUMB_MOE_DOWN];
 	c->env.device = device[FIRST];
 	good = w[1];
@@ -455,7 +455,7 @@ START_TEST(matrices_refuse)
 	ck_assert_msg(strstr(c->error.text, "matrix 1 of a bank has scales stored as") != NULL, "%s", c->error.text);
 	w[1] = good;
 	ck_assert_int_eq(plumb_device_forget(device[FIRST], &err), PLUMB_OK);
-	op_case_free(c);
+	trial_free(c);
 }
 END_TEST
 
@@ -467,9 +467,9 @@ START_TEST(changes_arrive)
 	enum plumb_op op = _i % 2 ? PLUMB_MOE_DOWN : PLUMB_LM_HEAD;
 	enum plumb_format format = (enum plumb_format)(PLUMB_FP8_ROW + _i / 2);
 	struct plumb_config cfg = sizes(op, true);
-	struct op_case *c = case_new(op, format, &cfg, 2, 5);
-	struct op_operand *o = op_case_operand(c, op == PLUMB_MOE_DOWN ? "down" : "w");
-	char text[OP_CASE_TEXT];
+	struct trial *c = case_new(op, format, &cfg, 2, 5);
+	struct trial_operand *o = trial_operand(c, op == PLUMB_MOE_DOWN ? "down" : "w");
+	char text[TRIAL_TEXT];
 
 	for (int change = 0; change < 4; change++) {
 		struct plumb_weight *w = &o->weight[o->matrices - 1];
@@ -480,13 +480,13 @@ START_TEST(changes_arrive)
 				bytes_of(&o->scale, w->scale)[i] ^= format != PLUMB_NVFP4 && i % 4 != 3 ? 0 : 8;
 		else if (change == 3)
 			w->global = -w->global;
-		op_case_seal(c);
+		trial_seal(c);
 		for (int d = 0; d < DEVICES; d++)
-			ck_assert_msg(op_case_agree(c, NULL, &device[d], 1, text), "change %d: %s", change, text);
+			ck_assert_msg(trial_agree(c, NULL, &device[d], 1, text), "change %d: %s", change, text);
 	}
 	for (int d = 0; d < DEVICES; d++)
 		ck_assert_int_eq(plumb_device_forget(device[d], &err), PLUMB_OK);
-	op_case_free(c);
+	trial_free(c);
 }
 END_TEST
 

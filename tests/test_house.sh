@@ -18,7 +18,8 @@ long="tests/test_compare.c tests/simt_kernels.cu"
 sources() { # every source file of the tree that is the current folder
 	find $(for f in $folders cmake .ci; do if [ -e "$f" ]; then echo "$f"; fi; done) CMakeLists.txt -type f \
 		\( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' -o -name '*.sh' -o -name '*.py' \
-		-o -name '*.cmake' -o -name CMakeLists.txt -o -path '.ci/*' \) 2>/dev/null | sort
+		-o -name '*.cmake' -o -name '*.in' -o -name CMakeLists.txt -o -path '.ci/*' \) 2>/dev/null | sort
+	for f in .clang-format .clang-tidy; do if [ -e "$f" ]; then echo "$f"; fi; done
 }
 
 includes() { # FILE:LINE: what is wrong with an include
@@ -85,9 +86,9 @@ ascii() {
 # of its stage.
 ops() {
 	rows=$(sed -n 's/^[[:space:]]*OP([A-Z0-9_]*, *\([a-z0-9_]*\), *"\([a-z0-9_]*\)".*/\1:\2/p' core/op.c)
-	count=$(sed -n '/^enum plumb_op {/,/PLUMB_OP_COUNT/p' core/op.h | grep -c '^[[:space:]]*PLUMB_[A-Z0-9_]*,')
-	if [ "$(echo "$rows" | grep -c :)" -ne $((count - 1)) ]; then
-		echo "core/op.c: $(echo "$rows" | grep -c :) rows of plumb_ops[] seen, enum plumb_op has $((count - 1)) ops"
+	count=$(sed -n '/^#define PLUMB_EACH_OP(X)/,/^$/p' core/op.h | grep -c '^[[:space:]]*X([A-Z0-9_]*, *[a-z0-9_]*)')
+	if [ "$(echo "$rows" | grep -c :)" -ne "$count" ]; then
+		echo "core/op.c: $(echo "$rows" | grep -c :) rows of plumb_ops[] seen, PLUMB_EACH_OP has $count ops"
 	fi
 	for row in $rows; do
 		op=${row%:*} base=${row#*:}
@@ -117,7 +118,7 @@ say() { # say FILE LINE...: a source file of the small tree
 }
 
 good_tree() {
-	say core/op.h 'enum plumb_op {' '	PLUMB_EMBED,' '	PLUMB_OP_COUNT,' '};'
+	say core/op.h '#define PLUMB_EACH_OP(X) \' '	X(EMBED, embed)' ''
 	say core/op.c '#include "core/op.h"' '	OP(EMBED, embed, "embed", "a row"),'
 	say core/ops/embed.h 'struct plumb_embed {' '};'
 	say ref/embed.c '#include "core/ops/embed.h"' 'int embed_ref(void);'
@@ -180,6 +181,10 @@ echo 'int x;' >"$tree/tools/bad.c"
 found 'tools/bad.c: no SPDX'
 printf 'cmake\n' >"$tree/CMakeLists.txt"
 found 'CMakeLists.txt: no SPDX'
+printf 'int x;\n' >"$tree/core/bad.h.in"
+found 'core/bad.h.in: no SPDX'
+printf 'Checks: x\n' >"$tree/.clang-tidy"
+found '.clang-tidy: no SPDX'
 say opt/bad.c
 yes '/* */' | head -n "$lines_at_most" >>"$tree/opt/bad.c"
 found "opt/bad.c: $((lines_at_most + 1)) lines"
@@ -187,8 +192,8 @@ say "${long%% *}"
 found "${long%% *}: 1 lines; take it from the list"
 say kernels/bad.cu "$(printf '/* caf\303\251 */')"
 found 'kernels/bad.cu:2: a byte that is not ASCII'
-say core/op.h 'enum plumb_op {' '	PLUMB_EMBED,' '	PLUMB_OTHER,' '	PLUMB_OP_COUNT,' '};'
-found 'core/op.c: 1 rows of plumb_ops[] seen, enum plumb_op has 2 ops'
+say core/op.h '#define PLUMB_EACH_OP(X) \' '	X(EMBED, embed) \' '	X(OTHER, other)' ''
+found 'core/op.c: 1 rows of plumb_ops[] seen, PLUMB_EACH_OP has 2 ops'
 for file in core/ops/embed.h ref/embed.c ref/twin/embed.c kernels/embed.cu opt/embed.c tests/test_embed.c; do
 	rm "$tree/$file"
 	found "$file: missing, the op embed needs it"

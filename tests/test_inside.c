@@ -8,10 +8,10 @@
 #include <string.h>
 
 #include "ref/twin/twin.h"
-#include "tests/support/op_case.h"
+#include "tools/trial.h"
 #include "tools/inside.h"
 
-static struct op_case *c;
+static struct trial *c;
 static struct plumb_call call;
 static const struct plumb_operand *operand;
 static double *want, *got, *other;
@@ -20,38 +20,38 @@ static int64_t count, columns, rows;
 /* A call of an op with at least some rows and columns, and the twin's values of one output. */
 static void start(enum plumb_op op, const char *output, int64_t least_columns)
 {
-	struct op_result result;
-	char text[OP_CASE_TEXT];
-	const struct op_case_options options = {.policy = PLUMB_POLICY_F32, .T = 4, .format = PLUMB_BF16, .traces = 1};
+	struct trial_result result;
+	char text[TRIAL_TEXT];
+	const struct trial_options options = {.policy = PLUMB_POLICY_F32, .T = 4, .format = PLUMB_BF16, .traces = 1};
 
 	for (uint64_t seed = 1; !c; seed++) {
-		c = op_case_new(op, seed, &options);
-		operand = op_case_operand(c, output)->info;
-		count = op_case_operand(c, output)->count;
+		c = trial_new(op, seed, &options);
+		operand = trial_operand(c, output)->info;
+		count = trial_operand(c, output)->count;
 		rows = c->T;
 		columns = count / rows;
-		bool short_sum = op == PLUMB_ATTN_OUT_PROJ && op_case_operand(c, "w")->weight->cols < 96;
+		bool short_sum = op == PLUMB_ATTN_OUT_PROJ && trial_operand(c, "w")->weight->cols < 96;
 		if (columns < least_columns || c->zeros > 0.0f || columns > 4096 || short_sum || c->cfg.streams < 2) {
-			op_case_free(c);
+			trial_free(c);
 			c = NULL;
 		}
 	}
 	call = (struct plumb_call){.op = op, .position = c->position, .T = c->T, .env = &c->env, .args = c->args};
-	ck_assert_msg(op_case_run(c, "twin", plumb_ref_twin.op[op], NULL, PLUMB_POISON_NAN, &result, text), "%s", text);
-	op_result_free(&result);
+	ck_assert_msg(trial_run(c, "twin", plumb_ref_twin.op[op], NULL, PLUMB_POISON_NAN, &result, text), "%s", text);
+	trial_result_free(&result);
 	want = malloc((size_t)count * sizeof *want);
 	got = malloc((size_t)count * sizeof *got);
 	other = malloc((size_t)count * sizeof *other);
 	for (int64_t i = 0; i < count; i++)
-		want[i] = operand->kind == PLUMB_KIND_F32 ? (double)((float *)op_case_data(c, output))[i]
-		                                          : (double)((int32_t *)op_case_data(c, output))[i];
+		want[i] = operand->kind == PLUMB_KIND_F32 ? (double)((float *)trial_data(c, output))[i]
+		                                          : (double)((int32_t *)trial_data(c, output))[i];
 	memcpy(got, want, (size_t)count * sizeof *got);
 	memcpy(other, want, (size_t)count * sizeof *got);
 }
 
 static void stop(void)
 {
-	op_case_free(c);
+	trial_free(c);
 	c = NULL;
 	free(want);
 	free(got);
@@ -130,8 +130,8 @@ START_TEST(sums)
 	int64_t K;
 
 	start(PLUMB_ATTN_OUT_PROJ, "y", 24);
-	w = op_case_operand(c, "w")->weight;
-	x = op_case_data(c, "x");
+	w = trial_operand(c, "w")->weight;
+	x = trial_data(c, "x");
 	K = w->cols;
 	ck_assert_int_ge(K, 96);
 	static const struct {
@@ -172,7 +172,7 @@ START_TEST(places)
 	stop();
 
 	start(PLUMB_QSA_SELECT, "block", 1);
-	float *score = op_case_data(c, "score");
+	float *score = trial_data(c, "score");
 	int64_t NB = c->env.capacity / c->cfg.block_tokens;
 	for (int64_t i = 0; i < rows * NB; i++)
 		score[i] = 1.0f;

@@ -14,7 +14,7 @@
 #include "opt/opt.h"
 #include "ref/ref.h"
 #include "ref/twin/twin.h"
-#include "tests/support/op_case.h"
+#include "tools/trial.h"
 
 #ifdef PLUMB_RACE
 enum { RACE = 1 };
@@ -52,62 +52,62 @@ struct shape {
 	int64_t F, Fs;
 };
 
-static struct op_case *make(enum plumb_op op, struct shape s, enum plumb_policy policy, int64_t T, int format)
+static struct trial *make(enum plumb_op op, struct shape s, enum plumb_policy policy, int64_t T, int format)
 {
-	struct op_random r = {1};
+	struct trial_random r = {1};
 	struct plumb_config cfg;
 
-	op_config_random(&r, op, &cfg);
+	trial_config_random(&r, op, &cfg);
 	cfg.hidden = s.D;
 	cfg.experts = s.E;
 	cfg.experts_per_token = s.A;
 	cfg.expert_inner = s.F;
 	cfg.shared_inner = s.Fs;
 	cfg.norm_topk = true;
-	struct op_case_options options = {.cfg = &cfg, .policy = (int)policy, .T = T, .format = format, .traces = 1};
-	return op_case_new(op, (uint64_t)(s.D + 7 * s.E + s.A), &options);
+	struct trial_options options = {.cfg = &cfg, .policy = (int)policy, .T = T, .format = format, .traces = 1};
+	return trial_new(op, (uint64_t)(s.D + 7 * s.E + s.A), &options);
 }
 
-static float *floats(struct op_case *c, const char *name)
+static float *floats(struct trial *c, const char *name)
 {
-	return op_case_data(c, name);
+	return trial_data(c, name);
 }
 
 /* Overwrite a matrix with function values that its format holds exactly. */
-static void set_weight(struct op_case *c, const char *name, int64_t matrix, int64_t n, int64_t k, float v)
+static void set_weight(struct trial *c, const char *name, int64_t matrix, int64_t n, int64_t k, float v)
 {
-	const struct op_operand *o = op_case_operand(c, name);
+	const struct trial_operand *o = trial_operand(c, name);
 	const struct plumb_weight *w = &o->weight[matrix];
 	size_t at = (size_t)((const unsigned char *)w->data - o->memory.data);
 	plumb_encode(w->format, &v, 1, o->memory.data + at + plumb_format_row_bytes(w->format, n * w->cols + k));
 }
 
-static void check(struct op_case *c)
+static void check(struct trial *c)
 {
-	char text[OP_CASE_TEXT];
-	op_case_seal(c);
-	ck_assert_msg(op_case_check(c, NULL, device, SCHEDULES, text), "%s", text);
+	char text[TRIAL_TEXT];
+	trial_seal(c);
+	ck_assert_msg(trial_check(c, NULL, device, SCHEDULES, text), "%s", text);
 }
 
 /* The same under one schedule, for large cases. */
-static void check_once(struct op_case *c)
+static void check_once(struct trial *c)
 {
-	char text[OP_CASE_TEXT];
-	op_case_seal(c);
-	ck_assert_msg(op_case_check(c, NULL, device + 1, 1, text), "%s", text);
+	char text[TRIAL_TEXT];
+	trial_seal(c);
+	ck_assert_msg(trial_check(c, NULL, device + 1, 1, text), "%s", text);
 }
 
 /* What the last call wrote; after check() that is opt's. */
-static const int32_t *ids(struct op_case *c)
+static const int32_t *ids(struct trial *c)
 {
-	return op_case_data(c, "expert");
+	return trial_data(c, "expert");
 }
 
 /* --- router: a hidden size of one and x = 1 make the gate's only column the logits --- */
 
 enum pattern { EQUAL, RISING, FALLING, TWO_LEVELS, LEVELS, STEEP, ONE_NAN, ALL_NAN, ONE_INF, SOME_LOW, ALL_LOW, PATTERNS };
 
-static float logit(enum pattern pattern, int64_t e, int64_t E, struct op_random *r)
+static float logit(enum pattern pattern, int64_t e, int64_t E, struct trial_random *r)
 {
 	switch (pattern) {
 	case RISING:
@@ -117,9 +117,9 @@ static float logit(enum pattern pattern, int64_t e, int64_t E, struct op_random 
 	case TWO_LEVELS: /* the cut runs through the ties of one level, across lanes, warps and rounds */
 		return e % 3 == 1 ? 1.0f : 0.5f;
 	case LEVELS:
-		return (float)op_random_below(r, 5) - 2.0f;
+		return (float)trial_random_below(r, 5) - 2.0f;
 	case STEEP: /* below 104 under the maximum every probability is zero: ties again, by index */
-		return (float)op_random_below(r, 3) * -130.0f;
+		return (float)trial_random_below(r, 3) * -130.0f;
 	case ONE_NAN: /* first, in the middle, last, by E */
 		return e == (E % 3 == 0 ? 0 : E % 3 == 1 ? E / 2 : E - 1) ? NAN : 1.0f;
 	case ALL_NAN:
@@ -176,10 +176,10 @@ START_TEST(router_ties_and_classes)
 	int chosen[] = {1, E > 10 ? 10 : (int)E, (int)(E + 1) / 2, (int)E};
 
 	for (int pattern = 0; pattern < PATTERNS; pattern++) {
-		struct op_random r = {(uint64_t)(E * PATTERNS + pattern)};
+		struct trial_random r = {(uint64_t)(E * PATTERNS + pattern)};
 		int A = chosen[(pattern + _i) % 4];
 		enum plumb_policy policy = pattern % 2 ? PLUMB_POLICY_F32 : PLUMB_POLICY_BF16;
-		struct op_case *c = make(
+		struct trial *c = make(
 			PLUMB_MOE_ROUTER, (struct shape){1, E, A, 1, 1}, policy, 1, (_i + pattern) % PLUMB_PLAIN_FORMATS);
 		floats(c, "x")[0] = 1.0f;
 		for (int64_t e = 0; e < E; e++)
@@ -193,7 +193,7 @@ START_TEST(router_ties_and_classes)
 		for (int k = 0; k < A; k++)
 			ck_assert_msg(isnan(floats(c, "weight")[k]) == !number, "E %d, pattern %d, weight %d is %g", (int)E,
 				pattern, k, (double)floats(c, "weight")[k]);
-		op_case_free(c);
+		trial_free(c);
 	}
 }
 END_TEST
@@ -203,17 +203,17 @@ START_TEST(router_of_many_experts)
 {
 	static const struct shape shapes[] = {{1, 4096, 4096, 1, 1}, {1, PLUMB_MOE_SHARED_EXPERTS, 11, 1, 1},
 		{1, PLUMB_MOE_SHARED_EXPERTS + 1, 100, 1, 1}};
-	struct op_case *c = make(PLUMB_MOE_ROUTER, shapes[_i], PLUMB_POLICY_BF16, 1, PLUMB_BF16);
-	struct op_random r = {9};
+	struct trial *c = make(PLUMB_MOE_ROUTER, shapes[_i], PLUMB_POLICY_BF16, 1, PLUMB_BF16);
+	struct trial_random r = {9};
 
 	floats(c, "x")[0] = 1.0f;
 	for (int64_t e = 0; e < shapes[_i].E; e++)
-		set_weight(c, "gate", 0, e, 0, (float)op_random_below(&r, 100) * 0x1p-4f);
+		set_weight(c, "gate", 0, e, 0, (float)trial_random_below(&r, 100) * 0x1p-4f);
 	set_weight(c, "gate", 0, shapes[_i].E - 1, 0, 100.0f); /* the winner is the last */
 	check_once(c);
 	ck_assert_int_eq(ids(c)[0], (int32_t)shapes[_i].E - 1);
 	expect_choice(floats(c, "logits"), shapes[_i].E, ids(c), shapes[_i].A);
-	op_case_free(c);
+	trial_free(c);
 }
 END_TEST
 
@@ -251,17 +251,17 @@ static void within(double value, double truth, double bound, double *worst)
 		*worst = fabs(value - truth) / bound;
 }
 
-static void run_pair(struct op_case *c, struct op_result *oracle, struct op_result *twin)
+static void run_pair(struct trial *c, struct trial_result *oracle, struct trial_result *twin)
 {
-	char text[OP_CASE_TEXT];
+	char text[TRIAL_TEXT];
 	ck_assert_msg(
-		op_case_run(c, "oracle", plumb_ref_oracle.op[c->op], NULL, PLUMB_POISON_NAN, oracle, text), "%s", text);
-	ck_assert_msg(op_case_run(c, "twin", plumb_ref_twin.op[c->op], NULL, PLUMB_POISON_NAN, twin, text), "%s", text);
+		trial_run(c, "oracle", plumb_ref_oracle.op[c->op], NULL, PLUMB_POISON_NAN, oracle, text), "%s", text);
+	ck_assert_msg(trial_run(c, "twin", plumb_ref_twin.op[c->op], NULL, PLUMB_POISON_NAN, twin, text), "%s", text);
 }
 
-static const float *result_of(struct op_case *c, const struct op_result *r, const char *name)
+static const float *result_of(struct trial *c, const struct trial_result *r, const char *name)
 {
-	return (const float *)(const void *)r->bytes[op_case_operand(c, name) - c->operand];
+	return (const float *)(const void *)r->bytes[trial_operand(c, name) - c->operand];
 }
 
 static const struct shape bound_shapes[] = {{2560, 40, 7, 8, 40}, {1025, 3, 3, 1100, 2049}, {257, 130, 2, 33, 5}};
@@ -269,20 +269,20 @@ static const struct shape bound_shapes[] = {{2560, 40, 7, 8, 40}, {1025, 3, 3, 1
 START_TEST(router_bound)
 {
 	struct shape s = bound_shapes[_i];
-	struct op_case *c = make(PLUMB_MOE_ROUTER, s, PLUMB_POLICY_F32, 2, PLUMB_F32);
-	struct op_result oracle, twin;
+	struct trial *c = make(PLUMB_MOE_ROUTER, s, PLUMB_POLICY_F32, 2, PLUMB_F32);
+	struct trial_result oracle, twin;
 	double worst = 0.0;
 
 	run_pair(c, &oracle, &twin);
 	const float *x = floats(c, "x"), *l = result_of(c, &oracle, "logits"), *m = result_of(c, &twin, "logits");
 	for (int64_t i = 0; i < 2 * s.E; i++) {
-		double sum = row_sum(op_case_operand(c, "gate")->weight, i % s.E, x + i / s.E * s.D, true);
+		double sum = row_sum(trial_operand(c, "gate")->weight, i % s.E, x + i / s.E * s.D, true);
 		within((double)m[i], (double)l[i], gamma_of(s.D, s.E + 1) * sum + u * fabs((double)l[i]), &worst);
 	}
 	printf("router logits, D %d: %.3f of the bound\n", (int)s.D, worst);
-	op_result_free(&oracle);
-	op_result_free(&twin);
-	op_case_free(c);
+	trial_result_free(&oracle);
+	trial_result_free(&twin);
+	trial_free(c);
 }
 END_TEST
 
@@ -291,8 +291,8 @@ END_TEST
 START_TEST(gate_up_bound)
 {
 	struct shape s = bound_shapes[_i];
-	struct op_case *c = make(PLUMB_MOE_GATE_UP, s, PLUMB_POLICY_F32, 1, PLUMB_F32);
-	struct op_result oracle, twin;
+	struct trial *c = make(PLUMB_MOE_GATE_UP, s, PLUMB_POLICY_F32, 1, PLUMB_F32);
+	struct trial_result oracle, twin;
 	double worst = 0.0, gamma = gamma_of(s.D, 2 * (s.A * s.F + s.Fs));
 
 	run_pair(c, &oracle, &twin);
@@ -300,8 +300,8 @@ START_TEST(gate_up_bound)
 	for (int64_t i = 0; i < s.A * s.F + s.Fs; i++) {
 		bool shared = i >= s.A * s.F;
 		int64_t n = shared ? i - s.A * s.F : i % s.F, e = shared ? 0 : ids(c)[i / s.F];
-		const struct plumb_weight *gate = &op_case_operand(c, shared ? "shared_gate" : "gate")->weight[e];
-		const struct plumb_weight *up = &op_case_operand(c, shared ? "shared_up" : "up")->weight[e];
+		const struct plumb_weight *gate = &trial_operand(c, shared ? "shared_gate" : "gate")->weight[e];
+		const struct plumb_weight *up = &trial_operand(c, shared ? "shared_up" : "up")->weight[e];
 		const char *out = shared ? "shared_hidden" : "hidden";
 		double g = row_sum(gate, n, x, false), v = row_sum(up, n, x, false), silu = g / (1.0 + exp(-g));
 		double dg = gamma * row_sum(gate, n, x, true), dv = gamma * row_sum(up, n, x, true);
@@ -310,9 +310,9 @@ START_TEST(gate_up_bound)
 		within((double)result_of(c, &twin, out)[at], (double)result_of(c, &oracle, out)[at], bound, &worst);
 	}
 	printf("gate_up, D %d: %.3f of the bound\n", (int)s.D, worst);
-	op_result_free(&oracle);
-	op_result_free(&twin);
-	op_case_free(c);
+	trial_result_free(&oracle);
+	trial_result_free(&twin);
+	trial_free(c);
 }
 END_TEST
 
@@ -321,8 +321,8 @@ END_TEST
 START_TEST(down_bound)
 {
 	struct shape s = bound_shapes[_i];
-	struct op_case *c = make(PLUMB_MOE_DOWN, s, PLUMB_POLICY_F32, 1, PLUMB_F32);
-	struct op_result oracle, twin;
+	struct trial *c = make(PLUMB_MOE_DOWN, s, PLUMB_POLICY_F32, 1, PLUMB_F32);
+	struct trial_result oracle, twin;
 	double worst = 0.0;
 
 	run_pair(c, &oracle, &twin);
@@ -332,7 +332,7 @@ START_TEST(down_bound)
 			bool shared = k == s.A;
 			int64_t cols = shared ? s.Fs : s.F;
 			const struct plumb_weight *w =
-				&op_case_operand(c, shared ? "shared_down" : "down")->weight[shared ? 0 : ids(c)[k]];
+				&trial_operand(c, shared ? "shared_down" : "down")->weight[shared ? 0 : ids(c)[k]];
 			const float *x = shared ? floats(c, "shared_hidden") : floats(c, "hidden") + k * s.F;
 			double by = (double)(shared ? floats(c, "shared_weight")[0] : floats(c, "weight")[k]);
 			bound += gamma_of(cols, s.D * (s.A + 1)) * row_sum(w, n, x, true) * by;
@@ -342,24 +342,24 @@ START_TEST(down_bound)
 		within((double)result_of(c, &twin, "y")[n], (double)result_of(c, &oracle, "y")[n], bound, &worst);
 	}
 	printf("down, F %d: %.3f of the bound\n", (int)s.F, worst);
-	op_result_free(&oracle);
-	op_result_free(&twin);
-	op_case_free(c);
+	trial_result_free(&oracle);
+	trial_result_free(&twin);
+	trial_free(c);
 }
 END_TEST
 
 /* --- an independent formulation of the oracle: OpenBLAS on whole matrices, exact sums, its own rounding --- */
 
 /* Values that are multiples of 1/4 up to 2: every sum of some hundred products is exact in binary32. */
-static void fill_exact(struct op_case *c, const char *name, bool weight)
+static void fill_exact(struct trial *c, const char *name, bool weight)
 {
-	const struct op_operand *o = op_case_operand(c, name);
+	const struct trial_operand *o = trial_operand(c, name);
 	for (int64_t i = 0; !weight && i < o->count; i++)
-		floats(c, name)[i] = (float)(op_random_below(&c->random, 17) - 8) * 0.25f;
+		floats(c, name)[i] = (float)(trial_random_below(&c->random, 17) - 8) * 0.25f;
 	for (int64_t m = 0; weight && m < o->matrices; m++)
 		for (int64_t k = 0; k < o->weight[m].rows * o->weight[m].cols; k++)
 			set_weight(c, name, m, k / o->weight[m].cols, k % o->weight[m].cols,
-				(float)(op_random_below(&c->random, 17) - 8) * 0.25f);
+				(float)(trial_random_below(&c->random, 17) - 8) * 0.25f);
 }
 
 static double rounded(enum plumb_policy policy, double x)
@@ -394,7 +394,7 @@ START_TEST(gate_up_witness)
 {
 	enum plumb_policy policy = _i ? PLUMB_POLICY_BF16 : PLUMB_POLICY_F32;
 	struct shape s = {130, 4, 3, 37, 21};
-	struct op_case *c = make(PLUMB_MOE_GATE_UP, s, policy, 2, PLUMB_BF16);
+	struct trial *c = make(PLUMB_MOE_GATE_UP, s, policy, 2, PLUMB_BF16);
 	static const char *const weights[] = {"gate", "up", "shared_gate", "shared_up"};
 	double g[64], v[64];
 
@@ -405,8 +405,8 @@ START_TEST(gate_up_witness)
 	ck_assert_int_eq(moe_gate_up_ref(&c->env, c->args), PLUMB_OK);
 	for (int64_t i = 0; i < 2 * (s.A + 1); i++) {
 		int64_t t = i / (s.A + 1), k = i % (s.A + 1), e = k < s.A ? ids(c)[t * s.A + k] : 0;
-		gemv(&op_case_operand(c, k < s.A ? "gate" : "shared_gate")->weight[e], floats(c, "x") + t * s.D, g);
-		gemv(&op_case_operand(c, k < s.A ? "up" : "shared_up")->weight[e], floats(c, "x") + t * s.D, v);
+		gemv(&trial_operand(c, k < s.A ? "gate" : "shared_gate")->weight[e], floats(c, "x") + t * s.D, g);
+		gemv(&trial_operand(c, k < s.A ? "up" : "shared_up")->weight[e], floats(c, "x") + t * s.D, v);
 		const float *out =
 			k < s.A ? floats(c, "hidden") + (t * s.A + k) * s.F : floats(c, "shared_hidden") + t * s.Fs;
 		for (int64_t f = 0; f < (k < s.A ? s.F : s.Fs); f++) {
@@ -414,7 +414,7 @@ START_TEST(gate_up_witness)
 			witness_equal(rounded(policy, gate / (1.0 + exp(-gate))) * rounded(policy, v[f]), out[f], policy);
 		}
 	}
-	op_case_free(c);
+	trial_free(c);
 }
 END_TEST
 
@@ -422,7 +422,7 @@ START_TEST(down_witness)
 {
 	enum plumb_policy policy = _i ? PLUMB_POLICY_BF16 : PLUMB_POLICY_F32;
 	struct shape s = {61, 5, 4, 130, 33};
-	struct op_case *c = make(PLUMB_MOE_DOWN, s, policy, 2, PLUMB_F32);
+	struct trial *c = make(PLUMB_MOE_DOWN, s, policy, 2, PLUMB_F32);
 	double d[64], routed[64];
 
 	fill_exact(c, "hidden", false);
@@ -430,7 +430,7 @@ START_TEST(down_witness)
 	fill_exact(c, "down", true);
 	fill_exact(c, "shared_down", true);
 	for (int i = 0; i < 2 * s.A; i++)
-		floats(c, "weight")[i] = (float)(1 + op_random_below(&c->random, 8)) * 0.125f;
+		floats(c, "weight")[i] = (float)(1 + trial_random_below(&c->random, 8)) * 0.125f;
 	floats(c, "shared_weight")[0] = 0.5f;
 	floats(c, "shared_weight")[1] = 0.75f;
 	check(c);
@@ -438,11 +438,11 @@ START_TEST(down_witness)
 	for (int64_t t = 0; t < 2; t++) {
 		memset(routed, 0, sizeof routed);
 		for (int64_t i = t * s.A; i < (t + 1) * s.A; i++) {
-			gemv(&op_case_operand(c, "down")->weight[ids(c)[i]], floats(c, "hidden") + i * s.F, d);
+			gemv(&trial_operand(c, "down")->weight[ids(c)[i]], floats(c, "hidden") + i * s.F, d);
 			for (int64_t n = 0; n < s.D; n++)
 				routed[n] += rounded(policy, rounded(policy, d[n]) * (double)floats(c, "weight")[i]);
 		}
-		gemv(op_case_operand(c, "shared_down")->weight, floats(c, "shared_hidden") + t * s.Fs, d);
+		gemv(trial_operand(c, "shared_down")->weight, floats(c, "shared_hidden") + t * s.Fs, d);
 		for (int64_t n = 0; n < s.D; n++) {
 			double shared = rounded(policy, d[n]);
 			double gated = rounded(policy, (double)floats(c, "shared_weight")[t] * shared);
@@ -451,7 +451,7 @@ START_TEST(down_witness)
 			witness_equal(rounded(policy, routed[n]) + gated, floats(c, "y")[t * s.D + n], policy);
 		}
 	}
-	op_case_free(c);
+	trial_free(c);
 }
 END_TEST
 
@@ -459,7 +459,7 @@ END_TEST
 START_TEST(router_witness)
 {
 	struct shape s = {130, 50, 6, 1, 1};
-	struct op_case *c = make(PLUMB_MOE_ROUTER, s, PLUMB_POLICY_F32, 1, PLUMB_F16);
+	struct trial *c = make(PLUMB_MOE_ROUTER, s, PLUMB_POLICY_F32, 1, PLUMB_F16);
 	double l[64], worst = 0.0;
 	long double chosen = 0.0L, gate;
 
@@ -470,7 +470,7 @@ START_TEST(router_witness)
 		floats(c, "x")[k] *= 0x1p-5f;
 	check(c);
 	ck_assert_int_eq(moe_router_ref(&c->env, c->args), PLUMB_OK);
-	gemv(op_case_operand(c, "gate")->weight, floats(c, "x"), l);
+	gemv(trial_operand(c, "gate")->weight, floats(c, "x"), l);
 	for (int64_t e = 0; e < s.E; e++)
 		witness_equal(l[e], floats(c, "logits")[e], PLUMB_POLICY_F32);
 	expect_choice(floats(c, "logits"), s.E, ids(c), s.A);
@@ -480,20 +480,20 @@ START_TEST(router_witness)
 		double want = (double)(expl((long double)l[ids(c)[k]]) / chosen);
 		within((double)floats(c, "weight")[k], want, 4.0 * u * want, &worst);
 	}
-	gemv(op_case_operand(c, "shared_gate")->weight, floats(c, "x"), l);
+	gemv(trial_operand(c, "shared_gate")->weight, floats(c, "x"), l);
 	gate = 1.0L / (1.0L + expl(-(long double)l[0]));
 	within((double)floats(c, "shared_weight")[0], (double)gate, 1.01 * u * (double)gate, &worst);
-	op_case_free(c);
+	trial_free(c);
 }
 END_TEST
 
 /* --- what is not a number, not normal, or not a router's --- */
 
-static void agree(struct op_case *c)
+static void agree(struct trial *c)
 {
-	char text[OP_CASE_TEXT];
-	op_case_seal(c);
-	ck_assert_msg(op_case_agree(c, NULL, device, SCHEDULES, text), "%s", text);
+	char text[TRIAL_TEXT];
+	trial_seal(c);
+	ck_assert_msg(trial_agree(c, NULL, device, SCHEDULES, text), "%s", text);
 }
 
 static const float specials[] = {NAN, INFINITY, -INFINITY};
@@ -501,8 +501,8 @@ static const float specials[] = {NAN, INFINITY, -INFINITY};
 START_TEST(special_values_are_carried)
 {
 	struct shape s = {20, 5, 3, 65, 9};
-	struct op_case *down = make(PLUMB_MOE_DOWN, s, PLUMB_POLICY_BF16, 2, -1);
-	struct op_case *up = make(PLUMB_MOE_GATE_UP, s, PLUMB_POLICY_F32, 2, -1);
+	struct trial *down = make(PLUMB_MOE_DOWN, s, PLUMB_POLICY_BF16, 2, -1);
+	struct trial *up = make(PLUMB_MOE_GATE_UP, s, PLUMB_POLICY_F32, 2, -1);
 	int64_t places[] = {0, s.F / 2, s.F - 1};
 
 	floats(down, "hidden")[s.F + places[_i / 3]] = specials[_i % 3]; /* slot 1 of token 0 */
@@ -520,8 +520,8 @@ START_TEST(special_values_are_carried)
 	if (_i % 3 == 0)
 		for (int64_t i = 0; i < s.A * s.F; i++)
 			ck_assert(isnan(floats(up, "hidden")[s.A * s.F + i]));
-	op_case_free(down);
-	op_case_free(up);
+	trial_free(down);
+	trial_free(up);
 }
 END_TEST
 
@@ -529,7 +529,7 @@ END_TEST
 START_TEST(subnormals_are_kept)
 {
 	struct shape s = {33, 4, 2, 65, 40};
-	struct op_case *c = make(PLUMB_MOE_DOWN, s, PLUMB_POLICY_F32, 1, PLUMB_F32);
+	struct trial *c = make(PLUMB_MOE_DOWN, s, PLUMB_POLICY_F32, 1, PLUMB_F32);
 	bool subnormal = false;
 
 	for (int64_t i = 0; i < s.A * s.F; i++)
@@ -540,7 +540,7 @@ START_TEST(subnormals_are_kept)
 	for (int64_t n = 0; n < s.D; n++)
 		subnormal = subnormal || fpclassify(floats(c, "y")[n]) == FP_SUBNORMAL;
 	ck_assert(subnormal);
-	op_case_free(c);
+	trial_free(c);
 }
 END_TEST
 
@@ -549,10 +549,10 @@ START_TEST(ids_out_of_range_show)
 {
 	static const int32_t wrong[] = {-1, 5, INT32_MAX, INT32_MIN};
 	struct shape s = {70, 5, 3, 30, 9};
-	struct op_case *up = make(PLUMB_MOE_GATE_UP, s, PLUMB_POLICY_F32, 2, -1);
-	struct op_case *down = make(PLUMB_MOE_DOWN, s, PLUMB_POLICY_BF16, 2, -1);
+	struct trial *up = make(PLUMB_MOE_GATE_UP, s, PLUMB_POLICY_F32, 2, -1);
+	struct trial *down = make(PLUMB_MOE_DOWN, s, PLUMB_POLICY_BF16, 2, -1);
 
-	((int32_t *)op_case_data(up, "expert"))[1] = wrong[_i];
+	((int32_t *)trial_data(up, "expert"))[1] = wrong[_i];
 	agree(up);
 	for (int64_t i = 0; i < 2 * s.A * s.F; i++)
 		ck_assert(isnan(floats(up, "hidden")[i]) == (i / s.F == 1));
@@ -561,7 +561,7 @@ START_TEST(ids_out_of_range_show)
 	ck_assert_int_eq(moe_gate_up_ref(&up->env, up->args), PLUMB_OK); /* the oracle says the same */
 	for (int64_t i = 0; i < 2 * s.A * s.F; i++)
 		ck_assert(isnan(floats(up, "hidden")[i]) == (i / s.F == 1));
-	((int32_t *)op_case_data(down, "expert"))[4] = wrong[_i]; /* token 1 */
+	((int32_t *)trial_data(down, "expert"))[4] = wrong[_i]; /* token 1 */
 	agree(down);
 	for (int64_t i = 0; i < 2 * s.D; i++) {
 		ck_assert(isnan(floats(down, "y")[i]) == (i >= s.D));
@@ -571,8 +571,8 @@ START_TEST(ids_out_of_range_show)
 	ck_assert_int_eq(moe_down_ref(&down->env, down->args), PLUMB_OK);
 	for (int64_t i = 0; i < 2 * s.D; i++)
 		ck_assert(isnan(floats(down, "y")[i]) == (i >= s.D));
-	op_case_free(up);
-	op_case_free(down);
+	trial_free(up);
+	trial_free(down);
 }
 END_TEST
 
@@ -600,9 +600,9 @@ START_TEST(edge_shapes)
 {
 	for (int format = 0; format < PLUMB_PLAIN_FORMATS; format++) {
 		enum plumb_policy policy = format == PLUMB_BF16 ? PLUMB_POLICY_BF16 : PLUMB_POLICY_F32;
-		struct op_case *c = make(edges[_i].op, edges[_i].shape, policy, 1 + format % 2, format);
+		struct trial *c = make(edges[_i].op, edges[_i].shape, policy, 1 + format % 2, format);
 		check_once(c);
-		op_case_free(c);
+		trial_free(c);
 	}
 }
 END_TEST
@@ -622,10 +622,10 @@ static const struct {
 
 START_TEST(no_race)
 {
-	struct op_case *c = make(race_cases[_i].op, race_cases[_i].shape, PLUMB_POLICY_BF16, 1, -1);
-	char text[OP_CASE_TEXT];
-	ck_assert_msg(op_case_agree(c, NULL, device + SCHEDULES, RACE, text), "%s", text);
-	op_case_free(c);
+	struct trial *c = make(race_cases[_i].op, race_cases[_i].shape, PLUMB_POLICY_BF16, 1, -1);
+	char text[TRIAL_TEXT];
+	ck_assert_msg(trial_agree(c, NULL, device + SCHEDULES, RACE, text), "%s", text);
+	trial_free(c);
 }
 END_TEST
 
@@ -634,8 +634,8 @@ END_TEST
 START_TEST(refusals_say_what)
 {
 	struct shape s = {4, 3, 2, 2, 2};
-	struct op_case *router = make(PLUMB_MOE_ROUTER, s, PLUMB_POLICY_F32, 1, PLUMB_F32);
-	struct op_case *up = make(PLUMB_MOE_GATE_UP, s, PLUMB_POLICY_F32, 1, PLUMB_F32);
+	struct trial *router = make(PLUMB_MOE_ROUTER, s, PLUMB_POLICY_F32, 1, PLUMB_F32);
+	struct trial *up = make(PLUMB_MOE_GATE_UP, s, PLUMB_POLICY_F32, 1, PLUMB_F32);
 
 	router->env.device = device[0];
 	router->cfg.experts = PLUMB_MOE_MAX_EXPERTS + INT64_C(1);
@@ -647,8 +647,8 @@ START_TEST(refusals_say_what)
 	ck_assert_str_eq(
 		up->error.text, "moe_gate_up: inner sizes of all chosen experts 4294967296, expected at most 2147483647");
 	router->cfg.experts = up->cfg.expert_inner = 3;
-	op_case_free(router);
-	op_case_free(up);
+	trial_free(router);
+	trial_free(up);
 }
 END_TEST
 
@@ -736,24 +736,24 @@ static const struct {
 START_TEST(wrong_variants_fail)
 {
 	struct shape s = {100, 6, 5, 40, 30};
-	struct op_case *c = make(wrong[_i].op, s, PLUMB_POLICY_F32, 1, PLUMB_BF16);
-	struct op_result oracle, twin, other;
-	char text[OP_CASE_TEXT];
+	struct trial *c = make(wrong[_i].op, s, PLUMB_POLICY_F32, 1, PLUMB_BF16);
+	struct trial_result oracle, twin, other;
+	char text[TRIAL_TEXT];
 
 	if (wrong[_i].op == PLUMB_MOE_ROUTER)
 		for (int64_t e = 0; e < s.E; e++)
 			for (int64_t k = 0; k < s.D; k++)
 				set_weight(c, "gate", 0, e, k, e > 1 ? 0.0f : floats(c, "x")[k]); /* 0 and 1 tie and win */
-	op_case_seal(c);
+	trial_seal(c);
 	run_pair(c, &oracle, &twin);
-	ck_assert_msg(op_case_near(c, &oracle, &twin, "twin", text), "%s", text);
-	ck_assert_msg(op_case_run(c, "wrong", wrong[_i].candidate, NULL, PLUMB_POISON_NAN, &other, text), "%s", text);
-	ck_assert(!op_case_same(c, &other, &twin, "wrong", text));
-	ck_assert_int_eq(op_case_near(c, &oracle, &other, "wrong", text), !wrong[_i].near);
-	op_result_free(&oracle);
-	op_result_free(&twin);
-	op_result_free(&other);
-	op_case_free(c);
+	ck_assert_msg(trial_near(c, &oracle, &twin, "twin", text), "%s", text);
+	ck_assert_msg(trial_run(c, "wrong", wrong[_i].candidate, NULL, PLUMB_POISON_NAN, &other, text), "%s", text);
+	ck_assert(!trial_same(c, &other, &twin, "wrong", text));
+	ck_assert_int_eq(trial_near(c, &oracle, &other, "wrong", text), !wrong[_i].near);
+	trial_result_free(&oracle);
+	trial_result_free(&twin);
+	trial_result_free(&other);
+	trial_free(c);
 }
 END_TEST
 

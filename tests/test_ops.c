@@ -13,7 +13,7 @@
 #include "core/ops/lm_head.h"
 #include "core/ops/moe.h"
 #include "ref/twin/twin.h"
-#include "tests/support/op_case.h"
+#include "tools/trial.h"
 
 #ifdef __SANITIZE_ADDRESS__
 enum { SEEDS = 6, FORMAT_SEEDS = 1 }; /* the sanitizers cost a factor of ten */
@@ -75,18 +75,18 @@ static int choose(uint64_t seed, struct plumb_device *chosen[DEVICES + 1])
 /* One line for a failure. format: -1, each matrix its own. */
 static bool passes(enum plumb_op op, uint64_t seed, int format, struct plumb_bound_result *bounds)
 {
-	char text[OP_CASE_TEXT], name[64];
-	struct op_case_options options = {.policy = -1, .format = format, .traces = -1};
-	struct op_case *c = op_case_new(op, seed, &options);
+	char text[TRIAL_TEXT], name[64];
+	struct trial_options options = {.policy = -1, .format = format, .traces = -1};
+	struct trial *c = trial_new(op, seed, &options);
 	struct plumb_device *chosen[DEVICES + 1];
 	struct plumb_error error;
 	c->bounds = bounds;
-	bool ok = op_case_check(c, NULL, chosen, choose(seed, chosen), text);
+	bool ok = trial_check(c, NULL, chosen, choose(seed, chosen), text);
 
 	if (!ok)
-		printf("%s%s%s: %s\n", op_case_name(c, name), format < 0 ? "" : ":",
+		printf("%s%s%s: %s\n", trial_name(c, name), format < 0 ? "" : ":",
 			format < 0 ? "" : plumb_format_name((enum plumb_format)format), text);
-	op_case_free(c);
+	trial_free(c);
 	for (int i = 0; i < DEVICES; i++) /* the next case has other data, perhaps at the same address */
 		if (device[i])
 			ck_assert_msg(plumb_device_forget(device[i], &error) == PLUMB_OK, "%s", error.text);
@@ -143,7 +143,7 @@ START_TEST(every_format)
 	int failed = 0, cases = 0;
 
 	for (int i = 0; i < info->operands; i++)
-		has_matrix |= info->operand[i].role == PLUMB_WEIGHT && !op_is_vector(&info->operand[i]);
+		has_matrix |= info->operand[i].role == PLUMB_WEIGHT && !trial_is_vector(&info->operand[i]);
 	if (!has_matrix || getenv("PLUMB_OP_CASE"))
 		return;
 	plumb_bound_begin(&bounds, (enum plumb_op)_i);
@@ -399,29 +399,29 @@ static const struct {
 
 START_TEST(faults_are_told)
 {
-	char text[OP_CASE_TEXT];
-	struct op_case_options options = {.policy = -1, .format = faults[_i].format, .traces = -1};
+	char text[TRIAL_TEXT];
+	struct trial_options options = {.policy = -1, .format = faults[_i].format, .traces = -1};
 	struct plumb_config cfg;
 	if (faults[_i].op == PLUMB_LM_HEAD) { /* two blocks of rows, three of columns */
-		struct op_random r = {1};
-		op_config_random(&r, PLUMB_LM_HEAD, &cfg);
+		struct trial_random r = {1};
+		trial_config_random(&r, PLUMB_LM_HEAD, &cfg);
 		cfg.hidden = 270;
 		cfg.vocab = 131;
 		options.cfg = &cfg;
 	}
-	struct op_case *c = op_case_new(faults[_i].op, 5, &options);
+	struct trial *c = trial_new(faults[_i].op, 5, &options);
 
-	ck_assert_msg(op_case_agree(c, NULL, device, 1, text), "%s", text);
-	ck_assert(!op_case_agree(c, faults[_i].candidate, device, 1, text));
+	ck_assert_msg(trial_agree(c, NULL, device, 1, text), "%s", text);
+	ck_assert(!trial_agree(c, faults[_i].candidate, device, 1, text));
 	ck_assert_msg(strstr(text, faults[_i].told) != NULL, "told: %s, expected: %s", text, faults[_i].told);
-	op_case_free(c);
+	trial_free(c);
 }
 END_TEST
 
 /* A seed is a case: the same twice. */
 START_TEST(a_seed_is_a_case)
 {
-	struct op_case *a = op_case_new(PLUMB_ATTN_DECODE, 77, NULL), *b = op_case_new(PLUMB_ATTN_DECODE, 77, NULL);
+	struct trial *a = trial_new(PLUMB_ATTN_DECODE, 77, NULL), *b = trial_new(PLUMB_ATTN_DECODE, 77, NULL);
 
 	ck_assert_int_eq(a->T, b->T);
 	for (int i = 0; i < a->operands; i++) {
@@ -429,8 +429,8 @@ START_TEST(a_seed_is_a_case)
 		if (a->operand[i].before)
 			ck_assert_mem_eq(a->operand[i].before, b->operand[i].before, a->operand[i].memory.block_bytes);
 	}
-	op_case_free(a);
-	op_case_free(b);
+	trial_free(a);
+	trial_free(b);
 }
 END_TEST
 

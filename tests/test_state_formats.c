@@ -16,7 +16,7 @@
 #include "ref/twin/twin.h"
 #include "tests/support/decode.h"
 #include "tests/support/devices.h"
-#include "tests/support/op_case.h"
+#include "tools/trial.h"
 
 /* Implementations in turn: oracle, twin, then the devices. */
 enum { ORACLE, TWIN, SETS = 2 + DEVICES };
@@ -128,7 +128,7 @@ enum { PAGES = 4 };
 static void rope_open(struct rope_call *c, int64_t head_dim, int kv_heads, int64_t page_rows, int64_t T, float scale)
 {
 	static const int32_t page[PAGES] = {2, 0, 3, 1};
-	struct op_random r = {(uint64_t)head_dim};
+	struct trial_random r = {(uint64_t)head_dim};
 
 	*c = (struct rope_call){.cfg = {.layers = 1,
 					.q_heads = kv_heads,
@@ -148,11 +148,11 @@ static void rope_open(struct rope_call *c, int64_t head_dim, int kv_heads, int64
 	c->norm_data = filled((size_t)head_dim * 4, 0);
 	c->norm = (struct plumb_weight){.rows = 1, .cols = head_dim, .data = c->norm_data};
 	for (int64_t i = 0; i < T * c->width; i++) {
-		c->k[i] = op_random_float(&r, -1.0f, 1.0f);
+		c->k[i] = trial_random_float(&r, -1.0f, 1.0f);
 		c->v[i] = e4m3_edge(i, scale);
 	}
 	for (int64_t i = 0; i < c->env.capacity * c->cfg.rotary_dim; i++)
-		c->rope[i] = op_random_float(&r, -1.0f, 1.0f);
+		c->rope[i] = trial_random_float(&r, -1.0f, 1.0f);
 	c->args = (struct plumb_attn_qk_rope){.T = T,
 		.position = &c->position,
 		.qg = c->qg,
@@ -251,7 +251,7 @@ START_TEST(fp8_readers)
 	static const int64_t dims[] = {8, 256, 7, 33, 64, 1};
 	const int kv = 1 + _i % 2;
 	const float scales[2] = {_i % 3 ? 0.0123f : 1.0f, 0.071f};
-	struct op_random r = {(uint64_t)_i + 77};
+	struct trial_random r = {(uint64_t)_i + 77};
 	struct rope_call c;
 	enum { T = 3 };
 	int32_t block[T * 4] = {0, 2, 3, 5, 0, 1, 4, 6, 1, 2, 5, 7}, count[T] = {4, 4, 4};
@@ -265,13 +265,13 @@ START_TEST(fp8_readers)
 	float *q = filled((size_t)(T * n) * 4, 0), *expected = filled((size_t)(T * n) * 4, 0),
 	      *o = filled((size_t)(T * n) * 4, 0);
 	for (int64_t i = 0; i < T * n; i++)
-		q[i] = op_random_float(&r, -1.0f, 1.0f);
+		q[i] = trial_random_float(&r, -1.0f, 1.0f);
 	struct plumb_cache narrow[2], wide[2];
 	for (int i = 0; i < 2; i++) {
 		narrow[i] = cache_of(&c, PLUMB_CACHE_FP8, scales[i], 0);
 		wide[i] = cache_of(&c, PLUMB_F32, 1.0f, 0);
 		for (int64_t j = 0; j < c.env.capacity * c.width; j++) {
-			uint8_t code = (uint8_t)op_random_below(&r, 256);
+			uint8_t code = (uint8_t)trial_random_below(&r, 256);
 			bool nan = (code & 0x7f) == 0x7f;
 			if (nan && _i < 3) /* one NaN key spoils a head: only in the later cases */
 				code = 0x08, nan = false;
@@ -407,7 +407,7 @@ START_TEST(f16_rounding_edges)
 		0x1.000002p-25f, 0x1.8p-25f, 0x1p-26f, 0x1p-149f, 0x1.ffcp-15f, 0x1.ffep-15f, 1.0f, 0x1.002p0f, 0x1.006p0f};
 	enum { SPECIAL = sizeof special / sizeof special[0], Dv = 2 * SPECIAL + 1500 };
 	int64_t Dk = key_dims[_i], column = _i % 2 ? Dk - 1 : Dk / 2;
-	struct op_random r = {(uint64_t)_i};
+	struct trial_random r = {(uint64_t)_i};
 	struct delta_call c;
 
 	delta_open(&c, Dk, Dv, PLUMB_F16);
@@ -415,7 +415,7 @@ START_TEST(f16_rounding_edges)
 	for (int64_t i = 0; i < Dv; i++) {
 		float x = i < 2 * SPECIAL ? special[i / 2] : 0.0f;
 		if (i >= 2 * SPECIAL) { /* a tie between two codes, and its neighbours */
-			uint16_t code = (uint16_t)op_random_below(&r, 0x7bff);
+			uint16_t code = (uint16_t)trial_random_below(&r, 0x7bff);
 			float low = plumb_f16_to_f32(code), high = plumb_f16_to_f32((uint16_t)(code + 1));
 			x = 0.5f * (low + high);
 			x = i % 3 == 0 ? x : nextafterf(x, i % 3 == 1 ? low : high);
@@ -509,14 +509,14 @@ END_TEST
 
 /* One stored code a step off, in a state or a cache row that the call writes, must be noticed by the bound. */
 static struct {
-	struct op_case *c;
+	struct trial *c;
 	int operand;
 	int64_t index; /* of the value */
 } planted;
 
 static int one_step_off(const struct plumb_env *env, const void *args)
 {
-	struct op_operand *o = &planted.c->operand[planted.operand];
+	struct trial_operand *o = &planted.c->operand[planted.operand];
 	int status = plumb_ref_twin.op[planted.c->op](env, args);
 	unsigned char *at;
 
@@ -534,33 +534,33 @@ START_TEST(one_step_is_noticed)
 		enum plumb_op op;
 		const char *operand;
 	} where[] = {{PLUMB_GDN_RECURRENCE, "state"}, {PLUMB_ATTN_QK_ROPE, "keys"}, {PLUMB_ATTN_QK_ROPE, "values"}};
-	struct op_case_options with = {.policy = -1, .format = -1, .traces = -1, .T = 1};
+	struct trial_options with = {.policy = -1, .format = -1, .traces = -1, .T = 1};
 	int cases = 0, noticed = 0;
 
 	for (uint64_t seed = 0; seed < 120; seed++) {
-		struct op_case *c = op_case_new(where[_i].op, seed, &with);
-		struct op_operand *o = op_case_operand(c, where[_i].operand);
-		struct op_result result;
-		char text[OP_CASE_TEXT];
+		struct trial *c = trial_new(where[_i].op, seed, &with);
+		struct trial_operand *o = trial_operand(c, where[_i].operand);
+		struct trial_result result;
+		char text[TRIAL_TEXT];
 		bool narrow =
 			o->info->kind == PLUMB_KIND_CACHE ? o->cache.format == PLUMB_CACHE_FP8 : o->format == PLUMB_F16;
 		if (narrow) {
 			planted.c = c;
 			planted.operand = (int)(o - c->operand);
-			planted.index = op_random_below(&c->random, o->count);
+			planted.index = trial_random_below(&c->random, o->count);
 			ck_assert_msg(
-				op_case_run(c, "twin", plumb_ref_twin.op[c->op], NULL, PLUMB_POISON_NAN, &result, text),
+				trial_run(c, "twin", plumb_ref_twin.op[c->op], NULL, PLUMB_POISON_NAN, &result, text),
 				"%s", text);
-			op_result_free(&result);
+			trial_result_free(&result);
 			ck_assert_msg(
-				op_case_bounded(c, "twin", NULL, text), "seed %llu: %s", (unsigned long long)seed, text);
+				trial_bounded(c, "twin", NULL, text), "seed %llu: %s", (unsigned long long)seed, text);
 			ck_assert_msg(
-				op_case_run(c, "planted", one_step_off, NULL, PLUMB_POISON_NAN, &result, text), "%s", text);
-			op_result_free(&result);
+				trial_run(c, "planted", one_step_off, NULL, PLUMB_POISON_NAN, &result, text), "%s", text);
+			trial_result_free(&result);
 			cases++;
-			noticed += !op_case_bounded(c, "planted", NULL, text);
+			noticed += !trial_bounded(c, "planted", NULL, text);
 		}
-		op_case_free(c);
+		trial_free(c);
 	}
 	/* where a boundary lies within the reach of the arithmetic either code is right: one in a thousand and fewer, but
 	 * zeros (0 and its neighbour 2^-24 under a saturated gate) come up as well */

@@ -15,6 +15,7 @@
 #include "tools/list_op.h"
 #include "tools/output.h"
 #include "tools/text.h"
+#include "tools/trial_class.h"
 
 static int list_ops(struct plumb_error *err)
 {
@@ -203,6 +204,26 @@ static int list_formats(struct plumb_error *err)
 	return PLUMB_OK;
 }
 
+static int list_classes(struct plumb_error *err)
+{
+	(void)err;
+	printf("%-13s %-32s %s\n", "class", "for faults", "aim, and the ops it says something about");
+	for (int i = 0; trial_class(i); i++) {
+		const struct trial_class *class = trial_class(i);
+		int ops = 0;
+		printf("%-13s %-32s %s\n%-46s ", class->name, class->faults, class->aim, "");
+		for (int op = 0; op < PLUMB_OP_COUNT; op++)
+			ops += trial_class_applies(class, (enum plumb_op)op);
+		if (ops == PLUMB_OP_COUNT)
+			printf("every op");
+		for (int op = 0; op < PLUMB_OP_COUNT && ops < PLUMB_OP_COUNT; op++)
+			if (trial_class_applies(class, (enum plumb_op)op))
+				printf("%s%s", plumb_ops[op].name, --ops ? " " : "");
+		printf("\n");
+	}
+	return PLUMB_OK;
+}
+
 /* Everything there is to list, in the order in which it is shown. */
 static const struct list {
 	const char *name, *brief;
@@ -214,6 +235,7 @@ static const struct list {
 	{"formats", "number formats of weights", list_formats},
 	{"profiles", "which weights are held in which format", list_profiles},
 	{"presets", "synthetic models", list_presets},
+	{"classes", "classes of hostile inputs of plumb test, and the faults that they are for", list_classes},
 	{"devices", "where the optimised set can run on this machine", list_devices},
 };
 enum { LISTS = sizeof lists / sizeof lists[0] };
@@ -285,6 +307,6 @@ const struct command command_list = {
 		 "is.",
 	.examples = "  plumb list\n  plumb list gdn_recurrence\n  plumb list tolerances\n  plumb list served\n"
 		    "  plumb list ./mine.json",
-	.operands = "ops|orders|tolerances|formats|profiles|presets|devices|OP|PROFILE",
+	.operands = "ops|orders|tolerances|formats|profiles|presets|classes|devices|OP|PROFILE",
 	.run = run,
 };

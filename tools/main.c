@@ -16,6 +16,7 @@ const struct command *const commands[] = {
 	&command_check,
 	&command_bisect,
 	&command_replay,
+	&command_test,
 	&command_run,
 	&command_bench,
 	&command_golden,

@@ -15,14 +15,9 @@ extern "C" {
 
 extern const struct plumb_set plumb_ref_twin;
 
-plumb_op_fn embed_twin;
-plumb_op_fn ple_embed_twin, ple_gate_twin, ple_conv_twin;
-plumb_op_fn hc_norm_down_twin, hc_up_mix_twin, hc_inject_twin;
-plumb_op_fn gdn_in_proj_twin, gdn_conv_twin, gdn_recurrence_twin, gdn_norm_gate_twin, gdn_out_proj_twin;
-plumb_op_fn attn_in_proj_twin, attn_qk_rope_twin, attn_decode_twin, attn_gate_twin, attn_out_proj_twin;
-plumb_op_fn qsa_project_twin, qsa_score_twin, qsa_select_twin;
-plumb_op_fn moe_router_twin, moe_gate_up_twin, moe_down_twin;
-plumb_op_fn lm_head_twin, argmax_twin;
+/* embed_twin, ... of every op. */
+#define TWIN_FUNCTION(id, name) plumb_op_fn name##_twin;
+PLUMB_EACH_OP(TWIN_FUNCTION)
 
 /* rne of the contracts. */
 static inline float twin_rne(const struct plumb_env *env, float x)

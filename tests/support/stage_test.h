@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the tests of a stage share: random operands, buffers between guard zones, comparison of bits, intervals,
- * devices. (tests/support/op_case.h tests any op by its table row; the tests of a stage choose their data by hand.) A
+ * devices. (tools/trial.h tests any op by its table row; the tests of a stage choose their data by hand.) A
  * helper that fails prints why and ends the test (Check). */
 #ifndef PLUMB_TESTS_SUPPORT_STAGE_TEST_H
 #define PLUMB_TESTS_SUPPORT_STAGE_TEST_H

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+/* Between the parts of the harness of trials. */
+#ifndef PLUMB_TOOLS_TRIAL_PRIVATE_H
+#define PLUMB_TOOLS_TRIAL_PRIVATE_H
+
+#include "tools/trial.h"
+
+/* Bytes on each side of a buffer, all ones: a NaN in binary32, bf16, f16 and E4M3, and -1. */
+enum { TRIAL_ZONE = 256, TRIAL_ZONE_BYTE = 0xff };
+
+bool trial_memory_intact(const struct trial_memory *m); /* the zones */
+/* A copy with zones (sparse: of the ranges), putting it back, and whether memory still is like it. */
+unsigned char *trial_memory_keep(const struct trial_memory *m);
+void trial_memory_back(struct trial_memory *m, const unsigned char *kept);
+bool trial_memory_is(const struct trial_memory *m, const unsigned char *kept);
+
+/* Whether the op writes the operand, and it is there. */
+bool trial_written(const struct trial_operand *o);
+
+#endif
