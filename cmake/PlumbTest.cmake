@@ -13,7 +13,6 @@
 # Labels: plumb, the op, simt or gpu, and yours: ctest -L plumb. A test with DEVICE cuda asks for one GPU of a resource
 # specification (ctest --resource-spec-file; share/plumbline/ci/resource-spec.sh writes one), so that several GPUs share a run; where
 # there is no GPU it is skipped. It fails when plumb says so, and as an error when the kernel crashes or hangs (TIMEOUT, default 300).
-include_guard(GLOBAL)
 
 # The program in front of a test that takes a GPU: makes the one that ctest gave it the only one that is seen.
 # (Lines, not semicolons, which would make a list of it.)

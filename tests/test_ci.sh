@@ -41,9 +41,6 @@ cmake_minimum_required(VERSION 3.22)
 project(engine LANGUAGES C)
 list(APPEND CMAKE_PREFIX_PATH $work/prefix)
 find_package(plumbline REQUIRED)
-set(plumbline_GOLDEN_DIR $source/golden)
-find_program(PLUMB_PROGRAM plumb PATHS $work/prefix/bin NO_DEFAULT_PATH)
-include($source/cmake/PlumbTest.cmake)
 enable_testing()
 foreach(kind right wrong)
   add_library(gate_\${kind} MODULE EXCLUDE_FROM_ALL gate.c)
@@ -220,7 +217,6 @@ if [ "$status" -ne 77 ]; then
 	mkdir "$work/job" "$work/job/build"
 	cd "$work/job"
 	ln -s "$work/prefix" prefix
-	[ -d prefix/share/plumbline/golden ] || ln -s "$source/golden" "$work/prefix/share/plumbline/golden"
 	cp "$engine/build/gate_right.so" build/
 	python3 "$work/steps.py" "$ci/github.yml" shard shard >step.sh
 	"$plumb" check --help | grep -q -e --html || sed -i 's/--html "[^"]*"//' step.sh
