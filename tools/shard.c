@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "core/sha256.h"
 
@@ -93,22 +94,40 @@ void shard_json_input(struct cJSON *object, const char *name, const char *value)
 	add_text(cJSON_GetObjectItemCaseSensitive(object, "inputs"), name, value);
 }
 
+enum { SAMPLE = 4096, STRIDE = 1 << 20 };
+static const off_t WHOLE = (off_t)1 << 30; /* bytes of a file that are read in full */
+
 void shard_json_file(struct cJSON *object, const char *name, const char *path)
 {
-	char block[65536], text[80] = "sha256:";
+	char block[65536], text[96] = "unreadable";
 	struct plumb_sha256 sha;
+	struct stat st;
 	size_t n;
 	FILE *f = fopen(path, "rb");
 
-	if (!f) {
-		shard_json_input(object, name, "unreadable");
+	if (!f || fstat(fileno(f), &st) != 0 || !S_ISREG(st.st_mode)) {
+		if (f)
+			fclose(f);
+		shard_json_input(object, name, text);
 		return;
 	}
+	const bool whole = st.st_size <= WHOLE;
 	plumb_sha256_begin(&sha);
-	while ((n = fread(block, 1, sizeof block, f)) > 0)
+	if (!whole) {
+		snprintf(block, sizeof block, "%lld\n", (long long)st.st_size);
+		plumb_sha256_text(&sha, block);
+	}
+	for (off_t at = 0; (n = fread(block, 1, whole ? sizeof block : SAMPLE, f)) > 0;) {
 		plumb_sha256_add(&sha, block, n);
-	plumb_sha256_end(&sha, text + strlen(text));
-	shard_json_input(object, name, ferror(f) ? "unreadable" : text);
+		at += STRIDE;
+		if (!whole && fseeko(f, at, SEEK_SET) != 0)
+			break;
+	}
+	if (!ferror(f)) {
+		char hex[65];
+		snprintf(text, sizeof text, "sha256%s:%s", whole ? "" : "-sampled", plumb_sha256_end(&sha, hex));
+	}
+	shard_json_input(object, name, text);
 	fclose(f);
 }
 

@@ -53,7 +53,8 @@ enum shard_verdict {
 struct cJSON *shard_json(struct cJSON *root, const char *command, const struct shard *shard, int64_t units);
 /* Something that all shards must agree in: a digest of an input, an option that changes results. name once only. */
 void shard_json_input(struct cJSON *object, const char *name, const char *value);
-/* The same of a file: the SHA-256 of its bytes, whatever its path; of a file that cannot be read: "unreadable". */
+/* The same of a file: the SHA-256 of its bytes, whatever its path ("sha256:HEX"); of one above 1 GiB that of its size and the
+ * first 4 KiB of every MiB ("sha256-sampled:HEX"); of a file that cannot be read "unreadable". */
 void shard_json_file(struct cJSON *object, const char *name, const char *path);
 /* A unit that this shard ran. position: in the whole list. name: for people and for JUnit, "group/name" with the last slash
  * between class and name. text: why it failed or was skipped, or NULL. */
