@@ -64,6 +64,13 @@ is "gdn_conv=" plumb check --op gdn_c
 is "folder mine.so opt ref" plumb check --op gdn_conv = ''
 is "opt" plumb check --op gdn_conv = o
 is "opt" plumb check --op = gdn_conv = o
+is "" plumb check --layers ''
+is "" plumb golden make --tensors ''
+is "" plumb check --shard ''
+has ties plumb test --class t
+is "gdn_conv" plumb bench --op gdn_c
+is "gdn_conv" plumb test gdn_c
+is "gdn_conv=" plumb test --op gdn_c
 is "" plumb check --threads ''
 is "layer4" plumb run --synthetic l
 is "tolerances" plumb list t

@@ -2,6 +2,7 @@
 /* What a terminal shows: help of every command from its table of options, words that were meant, --quiet, --verbose, --color and
  * COLUMNS, which mean the same everywhere; and the text functions behind them. */
 #include <check.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +10,6 @@
 #include "tests/support/program.h"
 #include "tests/support/scratch.h"
 #include "tools/text.h"
-#include "tools/words.h"
 
 #define TINY PLUMB_GOLDEN_DIR "/tiny/tiny.h5"
 #define CHECKPOINT PLUMB_GOLDEN_DIR "/tiny/checkpoint"
@@ -18,7 +18,7 @@
 static char dir[SCRATCH_PATH];
 static struct program_result r;
 
-static const char *const commands[] = {"check", "bisect", "replay", "run", "bench", "golden make", "golden verify",
+static const char *const commands[] = {"check", "bisect", "replay", "test", "run", "bench", "golden make", "golden verify",
 	"golden diff", "drift", "list", "new-kernel", "merge", "completion", "man"};
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
 
@@ -79,38 +79,6 @@ START_TEST(nearest)
 	ck_assert_str_eq(meant(longer, list), "");
 	ck_assert_str_eq(text_op_meant("gdn_cnov", text), ", did you mean 'gdn_conv'?");
 	ck_assert_str_eq(text_op_meant("softmax", text), "");
-}
-END_TEST
-
-START_TEST(words)
-{
-	struct words w;
-
-	words_of("ref|opt", &w);
-	ck_assert_str_eq(w.list, "ref opt");
-	ck_assert(!w.files && !w.folders && !w.equals);
-	words_of("DIR", &w);
-	ck_assert(w.folders && !w.files && !w.list[0]);
-	words_of("FILE", &w);
-	ck_assert(w.files && !w.ending[0]);
-	words_of("GOLDEN.h5", &w);
-	ck_assert(w.files);
-	ck_assert_str_eq(w.ending, "h5");
-	words_of("NAME[@A-B]=ref|opt|FILE.so", &w);
-	ck_assert(w.equals);
-	ck_assert_ptr_nonnull(strstr(w.list, "gdn_conv="));
-	words_of("PRESET", &w);
-	ck_assert_ptr_nonnull(strstr(w.list, "layer4"));
-	words_of("NAME|FILE", &w);
-	ck_assert(w.files);
-	ck_assert_ptr_nonnull(strstr(w.list, "served"));
-	static const char *const nothing[] = {"N", "A-B", "1,2,3", "GLOB,...", "N,N,...", "TEXT", "GiB", "I/N", ""};
-	for (size_t i = 0; i < sizeof nothing / sizeof nothing[0]; i++) {
-		words_of(nothing[i], &w);
-		ck_assert_msg(!w.list[0] && !w.files && !w.folders, "%s: '%s'", nothing[i], w.list);
-	}
-	words_of(NULL, &w);
-	ck_assert(w.files);
 }
 END_TEST
 
@@ -323,7 +291,8 @@ END_TEST
 
 START_TEST(list_shows_everything)
 {
-	static const char *const lists[] = {"ops", "orders", "tolerances", "formats", "profiles", "presets", "devices"};
+	static const char *const lists[] = {
+		"ops", "orders", "tolerances", "formats", "profiles", "presets", "classes", "devices"};
 	char names[64][64];
 	int n = 0;
 
@@ -380,7 +349,6 @@ int main(void)
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_test(t, fill);
 	tcase_add_test(t, nearest);
-	tcase_add_test(t, words);
 	tcase_add_loop_test(t, help_of, 0, COMMANDS);
 	tcase_add_test(t, help_of_all);
 	tcase_add_loop_test(t, common_options, 0, COMMANDS);

@@ -186,7 +186,7 @@ static int run(int argc, char **argv)
 		{"--kv-format", "f32|bf16|fp8", OPTION_TEXT, &s->kv_format,
 			"how keys and values are stored (default: as the policy)"},
 		{"--state-format", "f32|f16", OPTION_TEXT, &s->state_format, "how the GDN state is stored (default f32)"},
-		{"--op", "NAME", OPTION_REPEAT, &w.op, "time these ops only"},
+		{"--op", "OP", OPTION_REPEAT, &w.op, "time these ops only"},
 		{"--repeat", "N", OPTION_COUNT, &w.repeat, "runs of which the median is taken (default 20, on a CPU 5)"},
 		{"--threads", "N", OPTION_COUNT, &s->threads, "threads of the reference"},
 		{"--gpu", "N", OPTION_COUNT, &s->gpu, "which GPU"},

@@ -147,11 +147,11 @@ const struct command command_merge = {
 	.usage = "RESULT.json... [--json FILE] [--junit FILE] [--tap FILE]",
 	.brief = "join the --json files of shards into one verdict",
 	.about = "Takes the results of all N shards of one command (--shard 1/N to N/N, each with --json) and gives the "
-                 "exit "
+		 "exit "
 		 "status of the whole. A shard that is missing or there twice, shards of different inputs, options or "
-                 "versions, "
+		 "versions, "
 		 "and a unit that no shard or more than one ran are errors, and a whole in which nothing passed is a "
-                 "mismatch. "
+		 "mismatch. "
 		 "One result of a command without --shard serves too: for a JUnit or TAP report of it.",
 	.examples = "  plumb merge shard1.json shard2.json shard3.json shard4.json --junit report.xml\n"
 		    "  plumb merge out/*.json --json whole.json\n"

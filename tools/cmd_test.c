@@ -467,7 +467,7 @@ static int run(int argc, char **argv)
 		{"--op", "NAME=FILE.so", OPTION_REPEAT, &c.seats,
 			"try a shared object's kernel (all=FILE.so: all of its single ops)"},
 		{"--device", "simt|cuda", OPTION_TEXT, &c.device, "where the opt set runs (default simt, the CPU)"},
-		{"--class", "NAME", OPTION_REPEAT, &c.classes, "only this class of inputs: 'plumb list classes'"},
+		{"--class", "CLASS", OPTION_REPEAT, &c.classes, "only this class of inputs: 'plumb list classes'"},
 		{"--cases", "N", OPTION_COUNT, &c.cases, "cases in all (default: one of every class for every op)"},
 		{"--seed", "N", OPTION_COUNT, &c.seed, "other cases (default 1)"},
 		{"--policy", "f32|bf16", OPTION_TEXT, &c.policy, "only this policy (default: either, by the seed)"},
@@ -519,7 +519,7 @@ static int run(int argc, char **argv)
 
 const struct command command_test = {
 	.name = "test",
-	.usage = "[OP|STAGE...] [--op NAME=FILE.so] [--device simt|cuda] [--class NAME] [--cases N] [options]",
+	.usage = "[OP|STAGE...] [--op NAME=FILE.so] [--device simt|cuda] [--class CLASS] [--cases N] [options]",
 	.brief = "single ops on generated hostile inputs: no model, no golden file",
 	.about = "Runs each op on inputs made from a seed, in named classes (ties, NaN, subnormals, far positions, ...), "
 		 "and "

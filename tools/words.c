@@ -7,6 +7,7 @@
 #include "core/op.h"
 #include "core/profile.h"
 #include "core/synthetic.h"
+#include "tools/trial_class.h"
 
 static void add(struct words *w, const char *word, size_t n, const char *tail)
 {
@@ -43,6 +44,9 @@ static void alternative(struct words *w, const char *p, size_t n)
 	else if (n == 6 && strncmp(p, "PRESET", n) == 0)
 		for (int i = 0; plumb_preset_name(i); i++)
 			add(w, plumb_preset_name(i), strlen(plumb_preset_name(i)), "");
+	else if (n == 5 && strncmp(p, "CLASS", n) == 0)
+		for (int i = 0; trial_class(i); i++)
+			add(w, trial_class(i)->name, strlen(trial_class(i)->name), "");
 	else if (n == 3 && strncmp(p, "DIR", n) == 0)
 		w->folders = true;
 	else if (strncmp(p, "FILE", 4) == 0 ||
@@ -61,7 +65,7 @@ void words_of(const char *pattern, struct words *out)
 		out->files = true;
 		return;
 	}
-	if (strncmp(pattern, "NAME[@", 6) == 0) { /* of --op */
+	if (strncmp(pattern, "NAME[@", 6) == 0 || strncmp(pattern, "NAME=", 5) == 0) { /* of --op */
 		out->equals = strchr(pattern, '=') != NULL;
 		add_ops(out, out->equals ? "=" : "");
 		return;
@@ -69,10 +73,6 @@ void words_of(const char *pattern, struct words *out)
 	if (strcmp(pattern, "NAME|FILE") == 0) { /* of --profile */
 		add_profiles(out);
 		out->files = true;
-		return;
-	}
-	if (strcmp(pattern, "NAME") == 0) { /* of bench --op */
-		add_ops(out, "");
 		return;
 	}
 	for (const char *p = pattern; *p;) {
