@@ -29,7 +29,9 @@ if(PLUMB_NATIVE)
   target_compile_options(plumb_flags INTERFACE $<$<COMPILE_LANGUAGE:C,CXX>:-march=native>)
 endif()
 if(PLUMB_SANITIZE)
-  set(sanitizers -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  # What null and object-size look for faults under AddressSanitizer too; at every access they cost a third of a build's
+  # and of a run's time.
+  set(sanitizers -fsanitize=address,undefined -fno-sanitize=null,object-size -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_compile_options(plumb_flags INTERFACE $<$<COMPILE_LANGUAGE:C,CXX>:${sanitizers}>)
   target_link_options(plumb_flags INTERFACE ${sanitizers})
 endif()

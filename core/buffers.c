@@ -151,7 +151,7 @@ int plumb_state_create(const struct plumb_config *cfg, const struct plumb_decode
 				make_cache(&p, index, 1.0f, s->page, P / block, o->page_tokens / block, cfg->index_dim);
 		}
 		if (plumb_ple_of_layer(cfg, l) >= 0) {
-			x->ple.window = pool_take(&p, plumb_ple_history(cfg) * cfg->streams * cfg->hidden, sizeof(float));
+			x->ple.window = pool_take(&p, cfg->hidden * cfg->streams * plumb_ple_history(cfg), sizeof(float));
 			x->ple.history = pool_take(&p, cfg->ngram - 1, sizeof(int64_t));
 		}
 	}
@@ -197,7 +197,7 @@ void plumb_state_reset(const struct plumb_config *cfg, const struct plumb_decode
 		}
 		if (x->ple.window) {
 			memset(x->ple.window, 0,
-				(size_t)(plumb_ple_history(cfg) * cfg->streams * cfg->hidden) * sizeof *x->ple.window);
+				(size_t)(cfg->hidden * cfg->streams * plumb_ple_history(cfg)) * sizeof *x->ple.window);
 			for (int i = 0; i < cfg->ngram - 1; i++)
 				x->ple.history[i] = cfg->eos;
 		}

@@ -295,7 +295,15 @@ static void say_at(struct line *line, const struct plumb_at *at)
 struct findings {
 	struct line good, bad;
 	int failed, bounds;
+	double share; /* largest measured / allowed */
 };
+
+/* allowed 0: nothing may be measured. */
+static void raise_share(struct findings *f, double measured, double allowed)
+{
+	double share = measured <= 0.0 ? 0.0 : allowed > 0.0 ? measured / allowed : INFINITE;
+	f->share = share > f->share ? share : f->share;
+}
 
 static void find_int(struct findings *f, const char *name, int64_t value, int64_t bound, const struct plumb_at *at)
 {
@@ -304,6 +312,7 @@ static void find_int(struct findings *f, const char *name, int64_t value, int64_
 
 	f->bounds++;
 	f->failed += !holds;
+	raise_share(f, value == PLUMB_ULP_APART ? INFINITE : (double)value, (double)bound);
 	if (value == PLUMB_ULP_APART)
 		say(line, "; %s apart, bound %" PRId64, name, bound);
 	else
@@ -319,6 +328,7 @@ static void find_max(struct findings *f, const char *name, double value, double 
 
 	f->bounds++;
 	f->failed += !holds;
+	raise_share(f, value, bound);
 	say(line, "; %s %.3g, bound %.3g", name, value, bound);
 	if (!holds)
 		say_at(line, at);
@@ -332,6 +342,7 @@ static void find_min(struct findings *f, const char *name, double value, double 
 
 	f->bounds++;
 	f->failed += !holds;
+	raise_share(f, 1.0 - value, 1.0 - bound);
 	say(line, "; %s %.6g, at least %.6g", name, value, bound);
 	if (!holds)
 		say_at(line, at);
@@ -430,6 +441,7 @@ static int conclude(struct findings *f, const char *good, const char *bad, struc
 	const char *detail;
 
 	out->pass = f->failed == 0 && f->bounds >= 1;
+	out->share = out->pass || f->share > 1.0 ? f->share : INFINITE;
 	detail = out->pass ? good : bad;
 	if (f->bounds < 1)
 		say(&line, "FAIL: the tolerance sets no bound%s", detail);

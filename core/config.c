@@ -321,7 +321,7 @@ static void check_sizes(struct plumb_json_object *o, const struct plumb_config *
 		{"an expert, 2 * moe_intermediate_size * hidden_size,", 2 * c->expert_inner, c->hidden},
 		{"ple.key_proj, (hc_count * hidden_size) * ple_embed_dim,", wide, c->ple_dim},
 		{"the PLE conv history, (ple_conv_kernel_size * ngram_size) * (hc_count * hidden_size),",
-			c->ple_conv_taps * c->ngram, wide},
+			(int64_t)c->ple_conv_taps * c->ngram, wide},
 	};
 	for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++)
 		check_product(o, tensors[i].what, tensors[i].a, tensors[i].b, COUNT_LIMIT);

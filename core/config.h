@@ -92,7 +92,7 @@ struct plumb_config {
 /* Derived sizes. */
 static inline int64_t plumb_gdn_channels(const struct plumb_config *c) /* C */
 {
-	return 2 * c->gdn_key_heads * c->gdn_key_dim + c->gdn_value_heads * c->gdn_value_dim;
+	return 2 * c->gdn_key_dim * c->gdn_key_heads + c->gdn_value_heads * c->gdn_value_dim;
 }
 static inline int plumb_ngram_heads(const struct plumb_config *c) /* Hg */
 {

@@ -73,7 +73,9 @@ static int hex4(struct scan *s)
 /* After the backslash. \u0000 is refused: C strings would end there, and two keys that differ behind it be one. */
 static int scan_escape(struct scan *s)
 {
-	if (s->p == s->end || !memchr("\"\\/bfnrtu", *s->p, 9))
+	static const char kinds[] = "\"\\/bfnrtu";
+
+	if (s->p == s->end || !memchr(kinds, *s->p, sizeof kinds - 1))
 		return scan_fail(s, "an escape of JSON");
 	if (*s->p++ != 'u')
 		return PLUMB_OK;
@@ -179,7 +181,7 @@ static int scan_word(struct scan *s, const char *word)
 static int scan_value(struct scan *s);
 
 /* After '[' or '{'. */
-static int scan_members(struct scan *s, char close)
+static int scan_members(struct scan *s, unsigned char close)
 {
 	int status;
 	if (s->depth_left-- == 0) {

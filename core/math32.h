@@ -200,7 +200,8 @@ PLUMB_FN float plumb_siluf(float x)
 PLUMB_FN float plumb_log1p_sum(float z, float z_lo)
 {
 	uint32_t step = (plumb_f32_bits(1.0f + z) - 0x3F400000u) & 0xFF800000u;
-	float k = (float)((int32_t)step / 0x00800000);
+	int32_t octaves = (int32_t)step / 0x00800000; /* exact: step has nothing below */
+	float k = (float)octaves;
 	float shrink = plumb_bits_f32(0x40800000u - step);
 	float f = plumb_bits_f32(plumb_f32_bits(z) - step) + plumb_fmaf(0.25f, shrink, -1.0f);
 	float whole = k * 0x1.62e4p-1f;

@@ -32,7 +32,7 @@ enum {
 PLUMB_FN int plumb_split_count(int64_t rows, int64_t cols)
 {
 	int s = 1;
-	while (s < PLUMB_SPLIT_MAX && rows * s < PLUMB_SPLIT_ROWS && cols / (2 * s) >= PLUMB_SPLIT_MIN)
+	while (s < PLUMB_SPLIT_MAX && rows * s < PLUMB_SPLIT_ROWS && cols / (2 * (int64_t)s) >= PLUMB_SPLIT_MIN)
 		s *= 2;
 	return s;
 }

@@ -15,7 +15,7 @@
  *             int64_t n = plumb_dim(call, "Hq"), Dh = plumb_dim(call, "Dh");
  *             for (int64_t h = 0; h < call->T * n; h++)
  *                     for (int64_t i = 0; i < Dh; i++)
- *                             out[h * Dh + i] = o[h * Dh + i] / (1 + expf(-qg[(2 * h + 1) * Dh + i]));
+ *                             out[h * Dh + i] = o[h * Dh + i] / (1 + exp(-(double)qg[(2 * h + 1) * Dh + i]));
  *             return 0;
  *     }
  *     static const struct plumb_kernel kernels[] = {{.ops = "attn_gate", .run = attn_gate}};

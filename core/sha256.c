@@ -81,7 +81,7 @@ static void compress(uint32_t h[8], const uint8_t block[64])
 {
 	uint32_t w[64], a[8];
 
-	for (int i = 0; i < 16; i++)
+	for (size_t i = 0; i < 16; i++)
 		w[i] = (uint32_t)block[4 * i] << 24 | (uint32_t)block[4 * i + 1] << 16 | (uint32_t)block[4 * i + 2] << 8 |
 		       block[4 * i + 3];
 	for (int i = 16; i < 64; i++) {
@@ -157,7 +157,7 @@ const char *plumb_sha256_end(struct plumb_sha256 *sha, char text[65])
 	for (int i = 0; i < 8; i++)
 		tail[pad + (size_t)i] = (uint8_t)(bits >> (56 - 8 * i));
 	plumb_sha256_add(sha, tail, pad + 8);
-	for (int i = 0; i < 8; i++)
+	for (size_t i = 0; i < 8; i++)
 		snprintf(text + 8 * i, 9, "%08x", sha->h[i]);
 	return text;
 }

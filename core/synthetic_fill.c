@@ -76,7 +76,7 @@ static void fill_bytes(enum stream stream, uint64_t key, uint64_t from, int64_t 
 	int64_t lead = first % 4; /* bytes of the first word that are not asked for */
 
 	for (int64_t j = first / 4; count > 0; j += CHUNK) {
-		int64_t bytes = CHUNK * 4 - lead < count ? CHUNK * 4 - lead : count;
+		int64_t most = 4 * (int64_t)CHUNK - lead, bytes = most < count ? most : count;
 		int64_t words = (lead + bytes + 3) / 4;
 		make_words(key, from + (uint64_t)j, words, word);
 		if (stream == STREAM_FP8)

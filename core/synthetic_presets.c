@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The configs of the synthetic models, as config.json of the release spells them. Source: model-spec 1.3. */
+#include <stdio.h>
 #include <string.h>
 
 #include "core/profile_bytes.h"
@@ -87,16 +88,15 @@ const char *plumb_preset_json(int index)
 int plumb_preset_config(const char *name, struct plumb_config *out, struct plumb_error *err)
 {
 	char list[128] = "";
+	size_t used = 0;
 	int i = 0;
 
 	while (i < PRESETS && strcmp(presets[i].name, name) != 0)
 		i++;
 	if (i < PRESETS)
 		return plumb_config_parse(presets[i].json, strlen(presets[i].json), presets[i].name, out, err);
-	for (i = 0; i < PRESETS; i++) {
-		strcat(list, i ? ", " : "");
-		strcat(list, presets[i].name);
-	}
+	for (i = 0; i < PRESETS && used < sizeof list; i++)
+		used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", presets[i].name);
 	return plumb_fail(
 		err, PLUMB_BAD_INPUT, "'%.100s' is no preset of a synthetic model, expected one of %s", name, list);
 }

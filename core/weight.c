@@ -69,7 +69,7 @@ size_t plumb_weight_bytes(const struct plumb_weight *w)
 /* Scale number i of fp8 row or block. */
 static float stored_scale(const struct plumb_weight *w, int64_t i)
 {
-	float scale;
+	float scale = 0.0f; /* always written: scale_format is f32 or bf16 */
 	plumb_decode(
 		w->scale_format, (const unsigned char *)w->scale + plumb_format_row_bytes(w->scale_format, i), 1, &scale);
 	return scale;
@@ -131,7 +131,7 @@ static void decode_group(const unsigned char *restrict in, float scale, float *r
 {
 	float value[PLUMB_NVFP4_GROUP];
 
-	for (int j = 0; j < PLUMB_NVFP4_GROUP / 2; j++)
+	for (size_t j = 0; j < PLUMB_NVFP4_GROUP / 2; j++)
 		memcpy(value + 2 * j, e2m1_pair[in[j]], sizeof e2m1_pair[0]);
 	for (int j = 0; j < PLUMB_NVFP4_GROUP; j++)
 		out[j] = value[j] * scale;

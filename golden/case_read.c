@@ -157,7 +157,7 @@ static bool is_vector(const struct plumb_operand *o)
 static int read_scales(struct reading *r, const char *group, struct plumb_weight *w, const int64_t *row, int64_t rows)
 {
 	size_t bytes = case_scale_row_bytes(w);
-	int64_t unit = case_scale_unit(w), all = case_scale_rows(w), n = all, last = -1, at = -1;
+	int64_t unit = case_scale_unit(w), all = case_scale_rows(w), n, last = -1, at = -1;
 	unsigned char *data = NULL, *scale;
 	char name[NAME + 16];
 	int status;
@@ -363,10 +363,11 @@ static int read_head(struct reading *r)
 		const struct plumb_h5_attribute *a = plumb_h5_attribute(r->file, "", origin[i]);
 		if (!a || a->type != PLUMB_H5_TEXT)
 			continue;
-		char *copy = case_take(r, origin[i], strlen(a->text) + 1);
+		size_t bytes = strlen(a->text) + 1;
+		char *copy = case_take(r, origin[i], bytes);
 		if (!copy)
 			return PLUMB_BAD_INPUT;
-		*place[i] = strcpy(copy, a->text);
+		*place[i] = memcpy(copy, a->text, bytes);
 	}
 	return status;
 }
@@ -433,7 +434,7 @@ static int read_expected(struct reading *r, const struct plumb_operand *o, struc
 	int rank, status;
 
 	if (plumb_operand_is_array(o)) {
-		void *array;
+		void *array = NULL;
 		status = read_array(r, "expected", o, &array);
 		out->data = array;
 		return status;

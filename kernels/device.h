@@ -105,8 +105,8 @@
  *	predecessor, and all before it, have ended. Until then it may read what the host alone writes (weights, tables,
  *	page tables, *position) and prefetch anything, and it writes nothing in global memory. One exception: where a
  *	launcher's header fixes the predecessor, and that calls plumb_grid_launch_dependents() after its own wait, what the
- *	predecessor does not write may be read too. LIMIT: in simt launches never overlap, so a read that is too early is
- *	not seen there. */
+ *	predecessor does not write may be read too. In simt launches never overlap; its race check reports
+ *	what is too early (kernels/simt/race.h). */
 /* clang-format on */
 #ifndef PLUMB_KERNELS_DEVICE_H
 #define PLUMB_KERNELS_DEVICE_H

@@ -55,22 +55,22 @@ static void *simt_take(struct plumb_device *d, size_t bytes, struct plumb_error 
 
 static void simt_give(struct plumb_device *d, void *memory)
 {
-	(void)d;
+	plumb_simt_settle(&d->simt);
 	free(memory);
 }
 
 static int simt_copy(struct plumb_device *d, void *to, const void *from, size_t bytes, struct plumb_error *err)
 {
-	(void)d;
 	(void)err;
+	plumb_simt_settle(&d->simt);
 	memcpy(to, from, bytes);
 	return PLUMB_OK;
 }
 
 static int simt_sync(struct plumb_device *d, struct plumb_error *err)
 {
-	(void)d;
 	(void)err;
+	plumb_simt_settle(&d->simt);
 	return PLUMB_OK;
 }
 
@@ -352,11 +352,11 @@ void *plumb_device_scratch(const struct plumb_env *env, int slot, size_t bytes)
 	bytes = bytes ? (bytes + 3) / 4 * 4 : 4;
 	if (bytes > s->room || !s->memory) {
 		size_t room = grown(MIN_SCRATCH, bytes);
-		if (room > SIZE_MAX - 2 * PLUMB_GUARD_ZONE) {
+		if (room > SIZE_MAX - 2 * (size_t)PLUMB_GUARD_ZONE) {
 			plumb_fail(env->err, PLUMB_BAD_INPUT, "scratch of %zu bytes is out of range", bytes);
 			return NULL;
 		}
-		unsigned char *memory = d->backend->take(d, room + 2 * PLUMB_GUARD_ZONE, env->err);
+		unsigned char *memory = d->backend->take(d, room + 2 * (size_t)PLUMB_GUARD_ZONE, env->err);
 		if (!memory || plumb_device_retire(d, s->memory, env->err) != PLUMB_OK) {
 			d->backend->give(d, memory);
 			return NULL;

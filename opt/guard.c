@@ -255,7 +255,7 @@ static int collect(struct plumb_guard *g, const struct plumb_call *call)
 
 static int reserve(struct plumb_guard *g, struct plumb_error *err)
 {
-	size_t room = (g->used + 2 * ALIGN) / ALIGN * ALIGN;
+	size_t room = (g->used + 2 * (size_t)ALIGN) / ALIGN * ALIGN;
 
 	if (g->room >= room)
 		return PLUMB_OK;

@@ -484,7 +484,7 @@ void plumb_mirror_owns(struct plumb_device *d, int32_t position)
 bool plumb_mirror_is_owner(const struct plumb_device *d)
 {
 	/* a host at another position has been reset, or has gone on by itself: its state is another one */
-	return d->mirror->owns && *d->mirror->position == d->mirror->owned_position;
+	return d->mirror->owns && d->mirror->position && *d->mirror->position == d->mirror->owned_position;
 }
 
 int plumb_mirror_hand_back(struct plumb_device *d, struct plumb_error *err)

@@ -96,8 +96,19 @@ struct cluster {
 	bool narrow; /* stored as bf16 */
 };
 
+static int bucket_of(double ratio)
+{
+	int bucket = PLUMB_BOUND_PARTS;
+	if (!(ratio > 1.0))
+		return (int)ceil(ratio * PLUMB_BOUND_PARTS);
+	for (double edge = 1.0; ratio > edge && bucket < PLUMB_BOUND_BUCKETS - 1; edge *= 2.0)
+		bucket++;
+	return bucket;
+}
+
 static void worst(struct plumb_bound_stat *s, double ratio, int64_t index, float candidate, struct plumb_ball b)
 {
+	s->bucket[bucket_of(ratio)]++;
 	if (s->index >= 0 && !(ratio > s->max_ratio))
 		return;
 	s->max_ratio = ratio;
@@ -229,6 +240,8 @@ void plumb_bound_merge(struct plumb_bound_stat *a, const struct plumb_bound_stat
 	a->apart += b->apart;
 	a->unbounded += b->unbounded;
 	a->calls += b->calls;
+	for (int i = 0; i < PLUMB_BOUND_BUCKETS; i++)
+		a->bucket[i] += b->bucket[i];
 	a->spread_count += b->spread_count;
 	a->square += b->square;
 	for (int k = 0; k < 2; k++) {

@@ -37,6 +37,8 @@ extern "C" {
 #endif
 
 enum { PLUMB_BOUND_OPERANDS = 16, PLUMB_BOUND_ELEMENTS = 1000, PLUMB_BOUND_CLUSTERS = 64 };
+/* Of ratios: 0: exactly 0; 1..16: up to that many sixteenths of the bound; 17: up to 2, 18: 4, ... 24: beyond 128. */
+enum { PLUMB_BOUND_BUCKETS = 25, PLUMB_BOUND_PARTS = 16 };
 
 #define PLUMB_BOUND_RMS 0.63245553203367588 /* sqrt(0.4) */
 #define PLUMB_BOUND_Z 6.0
@@ -93,6 +95,7 @@ struct plumb_bound_stat {
 	int64_t call;           /* 0-based number of that call */
 	float candidate;        /* there */
 	struct plumb_ball ball;
+	int64_t bucket[PLUMB_BOUND_BUCKETS]; /* judged values by ratio */
 	int64_t calls;
 	int64_t spread_count;             /* elements with a spread: those below */
 	double square;                    /* sum of (error/spread)^2 */

@@ -622,6 +622,71 @@ extern "C" int PLUMB_LAUNCHER(test_dependent)(SIMT_ARGUMENTS)
 	return status ? status : PLUMB_LAUNCH_DEPENDENT(consumer_kernel, 4, 64, 0, stream, in, out, scratch);
 }
 
+/* Three launches. The second lets the third begin before or after its own wait; the third reads what the first wrote, before
+ * its own wait: allowed in the second case, since then the first has ended. */
+static __global__ void relay_kernel(KERNEL_ARGUMENTS, bool early)
+{
+	UNUSED(in);
+	UNUSED(scratch);
+	if (early)
+		plumb_grid_launch_dependents();
+	plumb_grid_dependency_wait();
+	plumb_grid_launch_dependents();
+	out[1024 + thread_in_grid()] = 7u;
+}
+
+static __global__ void last_kernel(KERNEL_ARGUMENTS)
+{
+	UNUSED(in);
+	const unsigned value = __ldcg(&scratch[255 - thread_in_grid()]) + 1u;
+	plumb_grid_dependency_wait();
+	out[thread_in_grid()] = value;
+}
+
+static int dependent_chain(SIMT_ARGUMENTS, bool early)
+{
+	int status = PLUMB_LAUNCH(producer_kernel, 4, 64, 0, stream, in, out, scratch);
+
+	if (!status)
+		status = PLUMB_LAUNCH_DEPENDENT(relay_kernel, 4, 64, 0, stream, in, out, scratch, early);
+	return status ? status : PLUMB_LAUNCH_DEPENDENT(last_kernel, 4, 64, 0, stream, in, out, scratch);
+}
+
+extern "C" int PLUMB_LAUNCHER(test_dependent_chain)(SIMT_ARGUMENTS)
+{
+	return dependent_chain(in, out, scratch, stream, false);
+}
+
+/* ---- too early: launches do not overlap here, so the bits are right ---- */
+
+extern "C" int PLUMB_LAUNCHER(test_dependent_chain_early)(SIMT_ARGUMENTS)
+{
+	return dependent_chain(in, out, scratch, stream, true);
+}
+
+extern "C" int PLUMB_LAUNCHER(test_dependent_load_early)(SIMT_ARGUMENTS)
+{
+	const int status = PLUMB_LAUNCH(producer_kernel, 4, 64, 0, stream, in, out, scratch);
+
+	return status ? status : PLUMB_LAUNCH_DEPENDENT(last_kernel, 4, 64, 0, stream, in, out, scratch);
+}
+
+static __global__ void store_early_kernel(KERNEL_ARGUMENTS)
+{
+	UNUSED(in);
+	if (threadIdx.x == 5)
+		out[thread_in_grid()] = 0;
+	plumb_grid_dependency_wait();
+	out[thread_in_grid()] = __ldcg(&scratch[255 - thread_in_grid()]) + 1u;
+}
+
+extern "C" int PLUMB_LAUNCHER(test_dependent_store_early)(SIMT_ARGUMENTS)
+{
+	const int status = PLUMB_LAUNCH(producer_kernel, 4, 64, 0, stream, in, out, scratch);
+
+	return status ? status : PLUMB_LAUNCH_DEPENDENT(store_early_kernel, 4, 64, 0, stream, in, out, scratch);
+}
+
 /* ---- reported ---- */
 
 static __global__ void dependent_exit_kernel(KERNEL_ARGUMENTS)

@@ -39,6 +39,7 @@
 	X(chain)                                                                                                           \
 	X(arithmetic)                                                                                                      \
 	X(dependent)                                                                                                       \
+	X(dependent_chain)                                                                                                 \
 	X(cluster)
 
 /* Wrong kernels whose bits differ for some seed, each next to the right kernel whose bits it should give, and the
@@ -61,7 +62,10 @@
  * the race check alone. */
 #define SIMT_ORDER(X)                                                                                                      \
 	X(arrive_plain_counter, last_arriver, 0, 1)                                                                        \
-	X(arrive_no_fence, last_arriver, 0, 1)
+	X(arrive_no_fence, last_arriver, 0, 1)                                                                             \
+	X(dependent_load_early, dependent, 0, 1)                                                                           \
+	X(dependent_store_early, dependent, 0, 1)                                                                          \
+	X(dependent_chain_early, dependent_chain, 0, 1)
 
 /* Wrong kernels that are reported. */
 #define SIMT_REPORTED(X)                                                                                                   \

@@ -183,6 +183,7 @@ START_TEST(the_reference_is_timed_too)
 }
 END_TEST
 
+#ifndef __SANITIZE_ADDRESS__
 START_TEST(shipped_runs_are_held_to)
 {
 	program(&r, dir, "bench --synthetic small --profile served --device simt --repeat 1 --context 40 --op argmax");
@@ -190,6 +191,7 @@ START_TEST(shipped_runs_are_held_to)
 	ck_assert_msg(strstr(r.out, "2 shipped runs of this model: every digest as expected"), "%s", r.out);
 }
 END_TEST
+#endif
 
 static const struct {
 	const char *line, *first, *second;
@@ -254,7 +256,9 @@ int main(void)
 	tcase_add_test(t, contexts_and_formats_change_the_bytes);
 	tcase_add_test(t, compares_with_an_older_file);
 	tcase_add_loop_test(t, the_reference_is_timed_too, 0, 2);
+#ifndef __SANITIZE_ADDRESS__ /* a minute there; test_bench_check has all of it but the command line */
 	tcase_add_test(t, shipped_runs_are_held_to);
+#endif
 	tcase_add_loop_test(t, bad_input_is_one_line, 0, (int)(sizeof bad / sizeof bad[0]));
 	tcase_add_loop_test(t, bad_files_are_refused_before_the_work, 0, (int)(sizeof files / sizeof files[0]));
 	suite_add_tcase(s, t);

@@ -20,7 +20,7 @@
 #include "tools/trial.h"
 
 #ifdef __SANITIZE_ADDRESS__
-enum { SEEDS = 20 }; /* the sanitizers cost a factor of ten */
+enum { SEEDS = 10 }; /* the sanitizers cost a factor of ten */
 #else
 enum { SEEDS = 300 };
 #endif

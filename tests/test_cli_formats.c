@@ -43,7 +43,12 @@ START_TEST(check_with_narrow_formats)
 	static const char *const ways[] = {"--mode twin", "--set opt", "--mode twin --page-seed 3"};
 	char first[64] = "";
 
-	for (int i = 0; i < 3; i++) {
+#ifdef __SANITIZE_ADDRESS__
+	const int count = 2; /* pages are shuffled in test_graph too */
+#else
+	const int count = 3;
+#endif
+	for (int i = 0; i < count; i++) {
 		int status = plumb(false, "check " TINY NARROW " --view local --bounds --digest %s --policy %s", ways[i],
 			_i ? "bf16" : "f32");
 		ck_assert_int_eq(status, 1);

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 
-KNOWN = {"unit", "simt", "gpu", "golden", "faults", "long", "cuda"}
+KNOWN = {"unit", "simt", "gpu", "golden", "faults", "long", "cuda", "fuzz"}
 
 
 def wrong(tests):

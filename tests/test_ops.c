@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Every op of the table in every implementation, with random configs and data. What a failing line begins with replays
- * it: PLUMB_OP_CASE=moe_down:17 test_ops, or moe_down:1401:fp8_block where it names a format. PLUMB_OP_SEEDS sets how
- * many seeds an op gets; with PLUMB_OP_RACE set all of them also go through the race check. */
+/* Every op of the table in every implementation, a few cases of each class and of each format: what `plumb test` runs, and
+ * with its lines. A failure prints the command that replays it. */
 #include <check.h>
 #include <math.h>
 #include <stdio.h>
@@ -13,123 +12,79 @@
 #include "core/ops/lm_head.h"
 #include "core/ops/moe.h"
 #include "ref/twin/twin.h"
-#include "tools/trial.h"
+#include "tools/trial_judge.h"
 
 #ifdef __SANITIZE_ADDRESS__
-enum { SEEDS = 6, FORMAT_SEEDS = 1 }; /* the sanitizers cost a factor of ten */
+enum { SEEDS = 4, FORMAT_SEEDS = 1 }; /* the sanitizers cost a factor of ten */
 #else
-enum { SEEDS = 16, FORMAT_SEEDS = 6 };
+enum { SEEDS = 32, FORMAT_SEEDS = 6 };
 #endif
 #ifdef PLUMB_TEST_GPU
-enum { GPU, DEVICES };
+#define KIND PLUMB_DEVICE_CUDA
 #else
-enum { NATURAL, SCHEDULE, SCHEDULES = 3, OWN_MEMORY = SCHEDULE + SCHEDULES, RACE, DEVICES };
-enum { RACE_SEEDS = 2 }; /* of a hundred: the race check costs a factor of 10 to 50 */
+#define KIND PLUMB_DEVICE_SIMT
 #endif
 
-/* simt: in natural order; in others; with memory of its own, as a GPU has; with the race check. Or a GPU. */
-static struct plumb_device *device[DEVICES];
+static struct trial_devices devices;
+static struct plumb_device *device[1]; /* of the planted faults */
 
 static int open_devices(void)
 {
+	struct plumb_device_options options = {.poison = PLUMB_POISON_NAN};
 	struct plumb_error error;
-	int status = PLUMB_OK;
-
-	for (int i = 0; i < DEVICES && status == PLUMB_OK; i++) {
-		struct plumb_device_options options = {.seed = (uint64_t)i * 1001, .poison = PLUMB_POISON_NAN};
-#ifdef PLUMB_TEST_GPU
-		status = plumb_device_open(PLUMB_DEVICE_CUDA, &options, &device[i], &error);
-#else
-		options.own_memory = i == OWN_MEMORY;
-		options.race = i == RACE;
-#ifndef PLUMB_RACE
-		if (i == RACE) /* a build with sanitizers has none */
-			continue;
-#endif
-		status = plumb_device_open(PLUMB_DEVICE_SIMT, &options, &device[i], &error);
-#endif
-	}
+	int status = plumb_device_open(KIND, &options, &device[0], &error);
 	if (status != PLUMB_OK)
 		printf("%s%s\n", status == PLUMB_NO_DEVICE ? "SKIP test_ops_cuda: " : "test_ops: ", error.text);
 	return status;
 }
 
-/* The devices of a case: each runs it once, under the poisons in turn. */
-static int choose(uint64_t seed, struct plumb_device *chosen[DEVICES + 1])
+static bool passes(const struct trial_spec *spec, struct plumb_bound_result *bounds, double *worst)
 {
-	int n = 0;
-#ifdef PLUMB_TEST_GPU
-	(void)seed;
-	chosen[n++] = device[GPU];
-	chosen[n++] = device[GPU];
-#else
-	chosen[n++] = device[NATURAL];
-	chosen[n++] = device[SCHEDULE + seed % SCHEDULES];
-	chosen[n++] = device[OWN_MEMORY];
-	if (device[RACE] && (seed % 100 < RACE_SEEDS || getenv("PLUMB_OP_RACE")))
-		chosen[n++] = device[RACE];
-#endif
-	return n;
+	static struct trial_report report;
+	struct plumb_user_mark mark = {0};
+	const struct trial_candidate opt = {.mark = &mark};
+	char line[TRIAL_LINE];
+
+	memset(&report, 0, sizeof report);
+	trial_judge(spec, &opt, &devices, spec->class == trial_class(0) ? bounds : NULL, &report);
+	*worst = report.ratio > *worst ? report.ratio : *worst;
+	if (report.status != PLUMB_OK)
+		printf("%s\n  plumb test --case \"%s\"\n", report.text, trial_spec_show(spec, line));
+	return report.status == PLUMB_OK;
 }
 
-/* One line for a failure. format: -1, each matrix its own. */
-static bool passes(enum plumb_op op, uint64_t seed, int format, struct plumb_bound_result *bounds)
+/* The classes take turns; every second case is plain. */
+static const struct trial_class *class_of(enum plumb_op op, int turn)
 {
-	char text[TRIAL_TEXT], name[64];
-	struct trial_options options = {.policy = -1, .format = format, .traces = -1};
-	struct trial *c = trial_new(op, seed, &options);
-	struct plumb_device *chosen[DEVICES + 1];
-	struct plumb_error error;
-	c->bounds = bounds;
-	bool ok = trial_check(c, NULL, chosen, choose(seed, chosen), text);
+	int applying = 0, k;
 
-	if (!ok)
-		printf("%s%s%s: %s\n", trial_name(c, name), format < 0 ? "" : ":",
-			format < 0 ? "" : plumb_format_name((enum plumb_format)format), text);
-	trial_free(c);
-	for (int i = 0; i < DEVICES; i++) /* the next case has other data, perhaps at the same address */
-		if (device[i])
-			ck_assert_msg(plumb_device_forget(device[i], &error) == PLUMB_OK, "%s", error.text);
-	return ok;
-}
-
-/* Whether the case that was asked for is one of this op; its seed, and its format or -1. */
-static bool asked(const char *wanted, enum plumb_op op, uint64_t *seed, int *format)
-{
-	size_t length = strcspn(wanted, ":");
-	char *end = NULL;
-
-	*seed = wanted[length] ? strtoull(wanted + length + 1, &end, 10) : 0;
-	*format = PLUMB_FORMAT_COUNT - 1;
-	while (*format >= 0 && !(end && *end == ':' && !strcmp(end + 1, plumb_format_name((enum plumb_format) * format))))
-		--*format;
-	return strlen(plumb_ops[op].name) == length && strncmp(wanted, plumb_ops[op].name, length) == 0;
+	for (k = 1; trial_class(k); k++) /* pages that far apart are no memory to copy to a GPU */
+		applying += trial_class_applies(trial_class(k), op) && trial_class(k)->shape != trial_shape_offsets;
+	turn = turn % 2 ? turn / 2 % applying : -1;
+	for (k = 0; turn >= 0;
+		turn -= trial_class_applies(trial_class(k), op) && trial_class(k)->shape != trial_shape_offsets)
+		k++;
+	return trial_class(k);
 }
 
 START_TEST(random_cases)
 {
-	const char *one = getenv("PLUMB_OP_CASE"), *count = getenv("PLUMB_OP_SEEDS");
-	uint64_t seeds = count ? strtoull(count, NULL, 10) : SEEDS, first = 0;
 	struct plumb_bound_result bounds;
 	char text[256];
 	double worst = 0.0;
-	int failed = 0, format = -1;
+	int failed = 0;
 
-	if (one) {
-		if (!asked(one, (enum plumb_op)_i, &first, &format))
-			return;
-		seeds = 1;
-	}
 	plumb_bound_begin(&bounds, (enum plumb_op)_i);
-	for (uint64_t seed = first; seed < first + seeds; seed++)
-		failed += !passes((enum plumb_op)_i, seed, format, &bounds);
-	for (int i = 0; i < plumb_ops[_i].operands; i++)
-		worst = bounds.operand[i].max_ratio > worst ? bounds.operand[i].max_ratio : worst;
-	printf("%-16s %3llu cases, largest error of the twin %.4f of the bound\n", plumb_ops[_i].name,
-		(unsigned long long)seeds, worst);
-	if (!one)
-		ck_assert_msg(plumb_bound_passes(&bounds, text, sizeof text), "%s: %s", plumb_ops[_i].name, text);
-	ck_assert_msg(failed == 0, "%s: %d of %llu cases fail", plumb_ops[_i].name, failed, (unsigned long long)seeds);
+	for (int i = 0; i < SEEDS; i++) {
+		struct trial_spec spec = trial_spec_of((enum plumb_op)_i);
+		spec.class = class_of((enum plumb_op)_i, i);
+		spec.seed = (uint64_t)i;
+		spec.device = KIND;
+		failed += !passes(&spec, &bounds, &worst);
+	}
+	printf("%-16s %3d cases, largest error of the twin %.4f of the bound\n", plumb_ops[_i].name, SEEDS, worst);
+	ck_assert_msg(plumb_bound_passes(&bounds, text, sizeof text), "%s: %s", plumb_ops[_i].name, text);
+	ck_assert_msg(failed == 0, "%s: %d of %d cases fail", plumb_ops[_i].name, failed, SEEDS);
 }
 END_TEST
 
@@ -140,16 +95,23 @@ START_TEST(every_format)
 	bool has_matrix = false;
 	struct plumb_bound_result bounds;
 	char text[256];
+	double worst = 0.0;
 	int failed = 0, cases = 0;
 
 	for (int i = 0; i < info->operands; i++)
 		has_matrix |= info->operand[i].role == PLUMB_WEIGHT && !trial_is_vector(&info->operand[i]);
-	if (!has_matrix || getenv("PLUMB_OP_CASE"))
+	if (!has_matrix)
 		return;
 	plumb_bound_begin(&bounds, (enum plumb_op)_i);
 	for (int format = 0; format < PLUMB_FORMAT_COUNT; format++)
-		for (int seed = 0; seed < FORMAT_SEEDS; seed++, cases++)
-			failed += !passes((enum plumb_op)_i, (uint64_t)(1000 + 100 * format + seed), format, &bounds);
+		for (int seed = 0; seed < FORMAT_SEEDS; seed++, cases++) {
+			struct trial_spec spec = trial_spec_of((enum plumb_op)_i);
+			spec.class = trial_class(0);
+			spec.format = format;
+			spec.seed = (uint64_t)(1000 + 100 * format + seed);
+			spec.device = KIND;
+			failed += !passes(&spec, &bounds, &worst);
+		}
 	ck_assert_msg(plumb_bound_passes(&bounds, text, sizeof text), "%s: %s", info->name, text);
 	ck_assert_msg(failed == 0, "%s: %d of %d cases fail", info->name, failed, cases);
 }
@@ -453,7 +415,7 @@ int main(void)
 	srunner_run_all(runner, CK_NORMAL);
 	int failed = srunner_ntests_failed(runner);
 	srunner_free(runner);
-	for (int i = 0; i < DEVICES; i++)
-		plumb_device_close(device[i]);
+	plumb_device_close(device[0]);
+	trial_devices_close(&devices);
 	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -34,6 +34,9 @@ cmake -S . -B wrong -DPLUMB_INCLUDE="$work/prefix/include" -DWRONG=ON -DCMAKE_CU
 cmake --build wrong --target gate >"$work/said" 2>&1 || fail "building the wrong one"
 check 0 right/gate.so
 check 0 right/gate.so --policy bf16
+check 0 right/gate.so --bounds
+"$work/prefix/bin/plumb" test --op attn_gate=right/gate.so >"$work/said" 2>&1 || fail "plumb test finds fault with the right kernel"
+if "$work/prefix/bin/plumb" test --op attn_gate=wrong/gate.so >"$work/said" 2>&1; then fail "plumb test passes the wrong kernel"; fi
 check 1 wrong/gate.so
 grep -q "layer03/attention/gated (attn_gate of wrong/gate.so): FAIL" "$work/said" || fail "the wrong kernel is not named"
 

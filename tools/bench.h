@@ -3,8 +3,11 @@
 #ifndef PLUMB_TOOLS_BENCH_H
 #define PLUMB_TOOLS_BENCH_H
 
+#include <cJSON.h>
+
 #include "core/op.h"
 #include "core/traffic.h"
+#include "tools/origin.h"
 #include "tools/session.h"
 #include "tools/shard.h"
 
@@ -28,7 +31,8 @@ struct bench_options {
 	bool quick; /* do not run the digests that ship */
 	bool nvtx;
 	bool project; /* onto GB10 */
-	const char *json, *compare, *date;
+	const char *json, *html, *compare, *date;
+	const struct origin *origin; /* the command line */
 };
 
 /* How an op does in one token. */
@@ -84,7 +88,10 @@ void bench_shard_json(const struct bench *b, struct cJSON *tree);
 
 /* A table on standard output, and the JSON file. */
 void bench_print(const struct bench *b);
-int bench_write(const struct bench *b, struct plumb_error *err);
+/* The same as a tree ("plumb bench 1"), and the reports that are asked for; old: what --compare read, or NULL. */
+struct bench_old;
+cJSON *bench_tree(const struct bench *b, const struct bench_old *old);
+int bench_write(const struct bench *b, const struct bench_old *old, struct plumb_error *err);
 
 /* An older JSON file: read before the work, compared with after it.
  * Errors: PLUMB_BAD_INPUT naming file, field, value, expectation. */
@@ -100,6 +107,8 @@ struct bench_old {
 };
 int bench_old_read(const char *path, struct bench_old *out, struct plumb_error *err);
 void bench_compare(const struct bench *b, const struct bench_old *old);
+/* Whether the older file is of the same model, profile, set and card. */
+bool bench_alike(const struct bench *b, const struct bench_old *old);
 
 /* GB10, projected, in microseconds: 230 GB/s, of 273 in the data sheet, and 2.2 us a launch in a graph. */
 double bench_project(double bytes, double launches);

@@ -112,6 +112,12 @@ static double now_at(const struct bench *b, const struct bench_time *t)
 	return 0.0;
 }
 
+bool bench_alike(const struct bench *b, const struct bench_old *old)
+{
+	return strcmp(old->model, b->model) == 0 && strcmp(old->profile, b->profile) == 0 &&
+	       strcmp(old->runs, b->runs) == 0;
+}
+
 void bench_compare(const struct bench *b, const struct bench_old *old)
 {
 	char slower[1024] = "";
@@ -119,7 +125,7 @@ void bench_compare(const struct bench *b, const struct bench_old *old)
 
 	printf("\nbefore       %s%s%s; %s; commit %s\n", old->model, *old->profile ? ", profile " : "", old->profile,
 		old->runs, old->commit);
-	if (strcmp(old->model, b->model) != 0 || strcmp(old->profile, b->profile) != 0 || strcmp(old->runs, b->runs) != 0)
+	if (!bench_alike(b, old))
 		printf("             another model, profile, set or card than now: the ratios say little\n");
 	printf("%-16s %8s %12s %12s %8s\n", "op", "context", "before us", "now us", "ratio");
 	for (int i = 0; i < old->times; i++) {

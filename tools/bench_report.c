@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "tools/bench.h"
+#include "tools/html.h"
 #include "tools/output.h"
 
 static const double GB10_BYTES_A_US = 230e3; /* bytes a microsecond: 230 GB/s, of 273 in the data sheet */
@@ -176,17 +177,33 @@ static void add_run(const struct bench *b, cJSON *list, const struct bench_run *
 			add_op(b, ops, i, &r->op[i]);
 }
 
-int bench_write(const struct bench *b, struct plumb_error *err)
+/* What --compare read: times of the same places. */
+static void add_before(const struct bench *b, cJSON *tree, const struct bench_old *old)
+{
+	cJSON *before = cJSON_AddObjectToObject(tree, "before"), *times;
+
+	cJSON_AddStringToObject(before, "model", old->model);
+	cJSON_AddStringToObject(before, "profile", old->profile);
+	cJSON_AddStringToObject(before, "runs_on", old->runs);
+	cJSON_AddStringToObject(before, "commit", old->commit);
+	cJSON_AddBoolToObject(before, "alike", bench_alike(b, old));
+	times = cJSON_AddArrayToObject(before, "times");
+	for (int i = 0; i < old->times; i++) {
+		const struct bench_time *t = &old->time[i];
+		cJSON *one = cJSON_CreateObject();
+		cJSON_AddItemToArray(times, one);
+		cJSON_AddNumberToObject(one, "context", (double)t->context);
+		cJSON_AddStringToObject(one, "name", t->op == PLUMB_OP_COUNT ? "token" : plumb_ops[t->op].name);
+		cJSON_AddNumberToObject(one, "us", t->us);
+	}
+}
+
+cJSON *bench_tree(const struct bench *b, const struct bench_old *old)
 {
 	cJSON *tree = cJSON_CreateObject(), *runs;
-	char *text;
-	int status;
 
 	cJSON_AddStringToObject(tree, "format", BENCH_FORMAT);
-	cJSON_AddStringToObject(tree, "version", PLUMB_VERSION);
-	cJSON_AddStringToObject(tree, "commit", PLUMB_COMMIT);
-	if (b->options->date)
-		cJSON_AddStringToObject(tree, "date", b->options->date);
+	origin_add(tree, b->options->origin);
 	cJSON_AddStringToObject(tree, "model", b->model);
 	cJSON_AddStringToObject(tree, "profile", b->profile);
 	cJSON_AddStringToObject(tree, "runs_on", b->runs);
@@ -197,10 +214,23 @@ int bench_write(const struct bench *b, struct plumb_error *err)
 	runs = cJSON_AddArrayToObject(tree, "contexts");
 	for (int i = 0; i < b->options->contexts; i++)
 		add_run(b, runs, &b->run[i]);
+	if (old)
+		add_before(b, tree, old);
+	return tree;
+}
+
+int bench_write(const struct bench *b, const struct bench_old *old, struct plumb_error *err)
+{
+	cJSON *tree = bench_tree(b, old);
 	bench_shard_json(b, tree);
-	text = cJSON_Print(tree);
-	status = text ? output_file(b->options->json, text, strlen(text), err)
-	              : plumb_fail(err, PLUMB_BAD_INPUT, "%s: no memory for its text", b->options->json);
+	char *text = b->options->json ? cJSON_Print(tree) : NULL;
+	int status = PLUMB_OK;
+
+	if (b->options->json)
+		status = text ? output_file(b->options->json, text, strlen(text), err)
+		              : plumb_fail(err, PLUMB_BAD_INPUT, "%s: no memory for its text", b->options->json);
+	if (status == PLUMB_OK && b->options->html)
+		status = html_write(tree, b->options->html, err);
 	cJSON_free(text);
 	cJSON_Delete(tree);
 	return status;

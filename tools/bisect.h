@@ -112,6 +112,7 @@ struct bisect {
 	int decodes, repeats; /* whole runs, those of the truth too; times a set is asked when calls change */
 	double seconds[4];    /* local, whole, search, inside */
 	struct bisect_trace *trace;
+	const struct origin *from; /* the command line, for the reports; may be NULL */
 	struct plumb_error *err;
 };
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "tools/axes.h"
+#include "tools/origin.h"
 #include "tools/output.h"
 
 enum { SHOWN = 12 }; /* findings printed without --verbose */
@@ -61,26 +62,33 @@ void bisect_report_local(const struct bisect *b)
 	fflush(stdout);
 }
 
-void bisect_report_whole(const struct bisect *b)
+/* What came of the whole run, without a full stop. */
+static const char *whole_words(const struct bisect *b, char *text, size_t size)
 {
 	const struct bisect_outcome *w = &b->whole;
 	char place[96];
 
-	if (!w->fails && b->options->exact)
-		printf("whole run: all suspects together give the truth's bits; %.1f s\n", b->seconds[1]);
-	else if (!w->fails)
-		printf("whole run: all suspects together stay within the tolerance; %.1f s\n", b->seconds[1]);
+	if (!w->fails)
+		snprintf(text, size, "all suspects together %s",
+			b->options->exact ? "give the truth's bits" : "stay within the tolerance");
 	else if (w->failed.text[0])
-		printf("whole run: fails: %s; %.1f s\n", w->failed.text, b->seconds[1]);
+		snprintf(text, size, "fails: %s", w->failed.text);
 	else if (w->text[0])
-		printf("whole run: fails at %s; %.1f s\n", w->text, b->seconds[1]);
+		snprintf(text, size, "fails at %s", w->text);
 	else if (b->options->exact)
-		printf("whole run: leaves the truth at token %lld: %s of %s, %s; %.1f s\n", (long long)w->token, w->operand,
-			plumb_ops[w->op].name, place_of(b, w->layer, w->site, place, sizeof place), b->seconds[1]);
+		snprintf(text, size, "leaves the truth at token %lld: %s of %s, %s", (long long)w->token, w->operand,
+			plumb_ops[w->op].name, place_of(b, w->layer, w->site, place, sizeof place));
 	else
-		printf("whole run: leaves the truth at token %lld: its logits are %.3g off (relative L2), more than "
-		       "%.3g; %.1f s\n",
-			(long long)w->token, w->distance, b->options->tolerance, b->seconds[1]);
+		snprintf(text, size,
+			"leaves the truth at token %lld: its logits are %.3g off (relative L2), more than %.3g",
+			(long long)w->token, w->distance, b->options->tolerance);
+	return text;
+}
+
+void bisect_report_whole(const struct bisect *b)
+{
+	char text[1024];
+	printf("whole run: %s; %.1f s\n", whole_words(b, text, sizeof text), b->seconds[1]);
 	fflush(stdout);
 }
 
@@ -223,23 +231,47 @@ static cJSON *json_finding(const struct bisect_finding *f)
 	return o;
 }
 
-int bisect_report_json(const struct bisect *b, const char *replay, const char *path, struct plumb_error *err)
+/* Where a finding is: "layer 2, site attn". */
+static void add_place(cJSON *o, const struct bisect *b, const struct bisect_finding *f)
+{
+	char place[96];
+	cJSON_AddStringToObject(o, "place", place_of(b, f->choice.layer, f->site, place, sizeof place));
+}
+
+cJSON *bisect_report_tree(const struct bisect *b, const char *replay)
 {
 	cJSON *top = cJSON_CreateObject(), *list, *whole;
-	char *text;
-	int status;
+	const struct bisect_options *o = b->options;
+	const struct bisect_finding *chief = main_finding(b);
+	char words[1024];
 
+	cJSON_AddStringToObject(top, "format", "plumb bisect 1");
+	origin_add(top, b->from);
 	cJSON_AddStringToObject(top, "verdict", bisect_is_wrong(b) ? "fail" : "pass");
-	cJSON_AddStringToObject(top, "criterion", b->options->exact ? "bits" : "bound");
+	cJSON_AddStringToObject(top, "criterion", o->exact ? "bits" : "bound");
+	if (o->origin.golden)
+		cJSON_AddStringToObject(top, "golden", o->origin.golden);
+	if (o->origin.suspect)
+		cJSON_AddStringToObject(top, "suspects", o->origin.suspect);
+	if (o->origin.truth)
+		cJSON_AddStringToObject(top, "truth", o->origin.truth);
+	cJSON_AddNumberToObject(top, "tokens", (double)o->tokens);
+	cJSON_AddNumberToObject(top, "steps", (double)o->steps);
+	cJSON_AddNumberToObject(top, "layers", o->model->cfg.layers);
 	cJSON_AddNumberToObject(top, "choices", b->choices);
 	cJSON_AddNumberToObject(top, "decodes", b->decodes);
 	cJSON_AddNumberToObject(top, "calls", (double)b->calls);
 	cJSON_AddBoolToObject(top, "flaky", b->flaky);
 	list = cJSON_AddArrayToObject(top, "findings");
-	for (int i = 0; i < b->findings; i++)
-		cJSON_AddItemToArray(list, json_finding(&b->finding[i]));
+	for (int i = 0; i < b->findings; i++) {
+		cJSON *one = json_finding(&b->finding[i]);
+		add_place(one, b, &b->finding[i]);
+		cJSON_AddBoolToObject(one, "chief", &b->finding[i] == chief);
+		cJSON_AddItemToArray(list, one);
+	}
 	whole = cJSON_AddObjectToObject(top, "whole");
 	cJSON_AddBoolToObject(whole, "fails", b->whole.fails);
+	cJSON_AddStringToObject(whole, "words", whole_words(b, words, sizeof words));
 	if (b->whole.fails && b->whole.token >= 0)
 		cJSON_AddNumberToObject(whole, "token", (double)b->whole.token);
 	if (b->whole.fails && b->whole.layer >= 0) {
@@ -256,14 +288,10 @@ int bisect_report_json(const struct bisect *b, const char *replay, const char *p
 			if (b->set[s][i])
 				cJSON_AddItemToArray(set, json_choice(b, i));
 	}
+	cJSON_AddBoolToObject(top, "more_sets", b->rest_fails);
 	if (b->case_written)
-		cJSON_AddStringToObject(top, "case", b->options->case_path);
+		cJSON_AddStringToObject(top, "case", o->case_path);
 	if (b->case_written && replay)
 		cJSON_AddStringToObject(top, "replay", replay);
-	text = cJSON_Print(top);
-	status = text ? output_file(path, text, strlen(text), err)
-	              : plumb_fail(err, PLUMB_BAD_INPUT, "%s: out of memory", path);
-	cJSON_free(text);
-	cJSON_Delete(top);
-	return status;
+	return top;
 }

@@ -3,6 +3,8 @@
 #ifndef PLUMB_TOOLS_BISECT_REPORT_H
 #define PLUMB_TOOLS_BISECT_REPORT_H
 
+#include <cJSON.h>
+
 #include "tools/bisect.h"
 
 void bisect_report_local(const struct bisect *b);
@@ -15,8 +17,8 @@ void bisect_report_verdict(const struct bisect *b, const char *replay);
 /* The first finding of a (layer, op), or NULL. */
 const struct bisect_finding *bisect_finding_of(const struct bisect *b, int choice);
 
-/* Errors: PLUMB_BAD_INPUT: the file cannot be written. */
-int bisect_report_json(const struct bisect *b, const char *replay, const char *path, struct plumb_error *err);
+/* All of it as a tree ("plumb bisect 1"): the caller deletes it. */
+cJSON *bisect_report_tree(const struct bisect *b, const char *replay);
 
 /* Whether anything is wrong. */
 bool bisect_is_wrong(const struct bisect *b);

@@ -48,6 +48,13 @@ struct check_boundary {
 	double exact;
 };
 
+/* Where along the tokens errors lie: squares of errors and of recorded values, tokens in at most CHECK_DRIFT groups. */
+enum { CHECK_DRIFT = 64 };
+struct check_drift {
+	int groups; /* 0: nothing was added */
+	double error2[CHECK_DRIFT], reference2[CHECK_DRIFT];
+};
+
 /* One recorded tensor in one view. */
 struct check_item {
 	char name[96]; /* within the run: "layer03/gdn/output" */
@@ -62,6 +69,7 @@ struct check_item {
 	struct plumb_compare_int ints;
 	struct check_choices choices;
 	struct check_boundary boundary;
+	struct check_drift drift;
 	bool compared;       /* all of it */
 	bool expected;       /* this view and layer range compare it */
 	bool listed;         /* this view and layer range compare it, in this shard or in another */
@@ -123,6 +131,12 @@ int check_view_run(
 int check_view_list(
 	const struct check_options *options, enum plumb_view view, struct check_view *out, struct plumb_error *err);
 void check_view_free(struct check_view *view);
+
+/* tools/check_drift.c: n values of a token of T. */
+void check_drift_add(
+	struct check_drift *drift, int64_t T, int64_t token, const float *ours, const float *golden, int64_t n);
+/* Relative L2 of a group; Inf where only one side is a number, or only the recorded side is zero. */
+double check_drift_at(const struct check_drift *drift, int group);
 
 /* PLUMB_OK when the view compared at least one tensor (a part of it may have none), all expected items passed, and so did the bounds, if asked for. */
 int check_view_status(const struct check_view *view);

@@ -16,9 +16,25 @@ struct check_bounds *check_bounds_create(int layers, struct plumb_error *err)
 		return NULL;
 	}
 	b->layers = layers;
-	for (int op = 0; op < PLUMB_OP_COUNT; op++)
+	for (int op = 0; op < PLUMB_OP_COUNT; op++) {
 		plumb_bound_begin(&b->op[op].result, (enum plumb_op)op);
+		b->op[op].cell = calloc((size_t)layers + 1, sizeof *b->op[op].cell);
+		if (!b->op[op].cell) {
+			plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for the bounds of %d layers", layers);
+			check_bounds_free(b);
+			return NULL;
+		}
+		for (int layer = 0; layer <= layers; layer++)
+			b->op[op].cell[layer].operand = -1;
+	}
 	return b;
+}
+
+void check_bounds_free(struct check_bounds *b)
+{
+	for (int op = 0; b && op < PLUMB_OP_COUNT; op++)
+		free(b->op[op].cell);
+	free(b);
 }
 
 /* ---- measuring ---- */
@@ -42,8 +58,10 @@ static void add(struct check_bounds_op *o, const struct plumb_call *call, const 
 {
 	const struct plumb_op_info *info = &plumb_ops[call->op];
 	struct plumb_extent extent = {.T = call->T, .capacity = call->env->capacity};
+	struct check_bounds_cell *cell = &o->cell[call->layer];
 
 	o->calls++;
+	cell->calls++;
 	for (int i = 0; i < info->operands; i++) {
 		struct plumb_bound_stat *all = &o->result.operand[i];
 		const struct plumb_bound_stat *s = &one->operand[i];
@@ -52,6 +70,17 @@ static void add(struct check_bounds_op *o, const struct plumb_call *call, const 
 		if (s->index >= 0 && (all->index < 0 || s->max_ratio > all->max_ratio)) {
 			*place = (struct check_bounds_place){.layer = call->layer, .position = call->position};
 			place->rank = plumb_shape_eval(info->operand[i].shape, call->env->cfg, &extent, place->dim);
+		}
+		cell->values += s->values;
+		if (s->index >= 0 && (cell->operand < 0 || s->max_ratio > cell->ratio)) {
+			cell->operand = i;
+			cell->index = s->index;
+			cell->ratio = s->max_ratio;
+			cell->candidate = s->candidate;
+			cell->ball = s->ball;
+			cell->place = (struct check_bounds_place){.layer = call->layer, .position = call->position};
+			cell->place.rank =
+				plumb_shape_eval(info->operand[i].shape, call->env->cfg, &extent, cell->place.dim);
 		}
 		plumb_bound_merge(all, s);
 		if (call->binding->set == &plumb_ref_oracle) { /* its signs are not those of the declared order */
@@ -147,11 +176,10 @@ static struct summary summarise(const struct check_bounds_op *o)
 }
 
 /* "y[3,17]": rows of the call counted from the position it began at. Caches count positions or blocks already. */
-static void element(const struct check_bounds_op *o, int operand, char *text, size_t size)
+static void element_at(
+	const struct plumb_operand *info, const struct check_bounds_place *p, int64_t index, char *text, size_t size)
 {
-	const struct plumb_operand *info = &plumb_ops[o->result.op].operand[operand];
-	const struct check_bounds_place *p = &o->place[operand];
-	int64_t rest = o->result.operand[operand].index, at[8] = {0};
+	int64_t rest = index, at[8] = {0};
 	size_t n;
 
 	for (int i = p->rank - 1; i >= 0; i--) {
@@ -165,6 +193,12 @@ static void element(const struct check_bounds_op *o, int operand, char *text, si
 		n += (size_t)snprintf(text + n, size - n, "%s%lld", i ? "," : "", (long long)at[i]);
 	if (n < size)
 		snprintf(text + n, size - n, "]");
+}
+
+static void element(const struct check_bounds_op *o, int operand, char *text, size_t size)
+{
+	element_at(&plumb_ops[o->result.op].operand[operand], &o->place[operand], o->result.operand[operand].index, text,
+		size);
 }
 
 static void figure(double value, char text[16])
@@ -276,6 +310,45 @@ static void add_operand(cJSON *array, const struct check_bounds *b, const struct
 	add_number(worst, "bound", s->ball.error);
 }
 
+/* One object a layer in which the op was judged. */
+static void add_cells(cJSON *op, const struct check_bounds *b, const struct check_bounds_op *o)
+{
+	cJSON *layers = cJSON_AddArrayToObject(op, "layers");
+	char where[128];
+
+	for (int l = 0; l <= b->layers; l++) {
+		const struct check_bounds_cell *c = &o->cell[l];
+		if (c->operand < 0)
+			continue;
+		cJSON *x = cJSON_CreateObject();
+		cJSON_AddItemToArray(layers, x);
+		if (l < b->layers)
+			cJSON_AddNumberToObject(x, "layer", l);
+		else
+			cJSON_AddNullToObject(x, "layer");
+		element_at(&plumb_ops[o->result.op].operand[c->operand], &c->place, c->index, where, sizeof where);
+		add_number(x, "calls", (double)c->calls);
+		add_number(x, "values", (double)c->values);
+		add_number(x, "max_ratio", c->ratio);
+		cJSON_AddStringToObject(x, "at", where);
+		add_number(x, "ours", (double)c->candidate);
+		add_number(x, "exact", c->ball.value);
+		add_number(x, "bound", c->ball.error);
+	}
+}
+
+/* Values by ratio, all operands together: see PLUMB_BOUND_BUCKETS. */
+static void add_buckets(cJSON *op, const struct check_bounds_op *o)
+{
+	cJSON *counts = cJSON_AddArrayToObject(op, "ratio_histogram");
+	for (int k = 0; k < PLUMB_BOUND_BUCKETS; k++) {
+		int64_t n = 0;
+		for (int i = 0; i < PLUMB_BOUND_OPERANDS; i++)
+			n += o->result.operand[i].bucket[k];
+		cJSON_AddItemToArray(counts, cJSON_CreateNumber((double)n));
+	}
+}
+
 void check_bounds_json(const struct check_bounds *b, cJSON *view)
 {
 	cJSON *bounds = cJSON_AddObjectToObject(view, "bounds"), *ops;
@@ -301,6 +374,8 @@ void check_bounds_json(const struct check_bounds *b, cJSON *view)
 		for (int i = 0; i < PLUMB_BOUND_OPERANDS; i++)
 			if (o->result.operand[i].values > 0)
 				add_operand(operands, b, o, i);
+		add_cells(x, b, o);
+		add_buckets(x, o);
 	}
 }
 

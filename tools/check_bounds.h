@@ -19,11 +19,22 @@ struct check_bounds_place {
 	int rank;
 };
 
+/* The largest ratio of an op in one layer. */
+struct check_bounds_cell {
+	int operand; /* -1: nothing was judged there */
+	int64_t index, calls, values;
+	double ratio;
+	float candidate;
+	struct plumb_ball ball;
+	struct check_bounds_place place;
+};
+
 struct check_bounds_op {
 	int64_t calls;
 	struct plumb_bound_result result;
 	struct check_bounds_place place[PLUMB_BOUND_OPERANDS];
-	double oracle; /* largest ratio of the oracle itself: above 1, bound and oracle are two truths */
+	struct check_bounds_cell *cell; /* (layers + 1) */
+	double oracle;                  /* largest ratio of the oracle itself: above 1, bound and oracle are two truths */
 };
 
 struct check_bounds {
@@ -32,6 +43,8 @@ struct check_bounds {
 };
 
 struct check_bounds *check_bounds_create(int layers, struct plumb_error *err);
+
+void check_bounds_free(struct check_bounds *b); /* NULL: nothing */
 
 /* After a call whose states were kept by check_second_keep, before anything that it wrote is changed. */
 int check_bounds_call(

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "tools/check_report.h"
 
-#include <cJSON.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,8 +25,7 @@ static void layer_name(const struct check_report *r, int layer, char *text, size
 		snprintf(text, size, "%d", layer);
 }
 
-/* Coordinates of an element of a tensor: "[3, 17]". */
-static void coordinates(const struct check_item *it, int64_t index, char *text, size_t size)
+void check_item_coordinates(const struct check_item *it, int64_t index, char *text, size_t size)
 {
 	int64_t at[PLUMB_H5_RANK], rest = index;
 	size_t n = 0;
@@ -42,15 +39,14 @@ static void coordinates(const struct check_item *it, int64_t index, char *text, 
 		n += (size_t)snprintf(text + n, size - n, "%s%lld", i ? "," : "", (long long)at[i]);
 }
 
-/* The element to look at first: a class mismatch, else the largest error. */
-static const struct plumb_at *worst_element(const struct check_item *it)
+const struct plumb_at *check_item_worst(const struct check_item *it)
 {
 	return it->cmp.class_mismatch.index >= 0 ? &it->cmp.class_mismatch : &it->cmp.max_abs_at;
 }
 
 static void print_worst(const struct check_item *it)
 {
-	const struct plumb_at *at = worst_element(it);
+	const struct plumb_at *at = check_item_worst(it);
 	char where[96];
 
 	if (it->kind == CHECK_SELECTION) {
@@ -64,7 +60,7 @@ static void print_worst(const struct check_item *it)
 				c->tied_rows == 1 ? " runs" : "s run");
 	} else if (it->kind == CHECK_FLOAT && it->compared && at->index >= 0 &&
 		   it->cmp.differ + it->cmp.nan_one + it->cmp.inf_one + it->cmp.inf_sign > 0) {
-		coordinates(it, at->index, where, sizeof where);
+		check_item_coordinates(it, at->index, where, sizeof where);
 		printf("[%s] %.9g / %.9g", where, (double)at->candidate, at->reference);
 	} else if (it->compared && it->verdict.pass) {
 		printf("all equal");
@@ -87,8 +83,7 @@ static int by_place(const void *x, const void *y)
 	return p != q ? (p > q) - (p < q) : strcmp(a->name, b->name);
 }
 
-/* The expected items in the order of a forward pass: malloc'ed, *count of them; NULL when memory is out. */
-static const struct check_item **in_order(const struct check_view *v, int layers, int *count)
+const struct check_item **check_items_in_order(const struct check_view *v, int layers, int *count)
 {
 	const struct check_item **list = malloc(((size_t)v->items + 1) * sizeof *list);
 	*count = 0;
@@ -205,7 +200,7 @@ static void print_failures(const struct check_report *r, const struct check_view
 {
 	char kernel[700];
 	int n;
-	const struct check_item **list = in_order(v, r->layers, &n);
+	const struct check_item **list = check_items_in_order(v, r->layers, &n);
 	for (int i = 0; i < n; i++)
 		if (!list[i]->verdict.pass)
 			printf("  %s%s%s%s: %s\n", output_bad(), list[i]->name, output_plain(),
@@ -216,7 +211,7 @@ static void print_failures(const struct check_report *r, const struct check_view
 static void print_tensors(const struct check_report *r, const struct check_view *v)
 {
 	int n;
-	const struct check_item **list = in_order(v, r->layers, &n);
+	const struct check_item **list = check_items_in_order(v, r->layers, &n);
 	for (int i = 0; i < n; i++) {
 		print_row(r, list[i], 1, !list[i]->verdict.pass, false);
 		if (r->verbose > 1 && list[i]->verdict.text[0])
@@ -289,8 +284,7 @@ static void print_view(const struct check_report *r, const struct check_view *v)
 		check_bounds_print(v->bounds);
 }
 
-/* Of all views together. */
-static const char *digest_of(const struct check_report *r, char text[33])
+const char *check_report_digest(const struct check_report *r, char text[33])
 {
 	struct plumb_digest all = {{0}, 0};
 	for (int i = 0; i < r->views; i++) {
@@ -340,177 +334,9 @@ void check_report_print(const struct check_report *r)
 			check_bounds_print_line(v->bounds);
 	}
 	if (r->digest)
-		printf("digest  %s\n", digest_of(r, text));
+		printf("digest  %s\n", check_report_digest(r, text));
 	if (r->views > 1)
 		printf("%s%s%s\n", pass ? output_good() : output_bad(), pass ? "pass" : "FAIL", output_plain());
-}
-
-/* ---- JSON ---- */
-
-/* JSON has no NaN or Inf: those become strings. */
-static void add_number(cJSON *object, const char *name, double value)
-{
-	char text[32];
-	if (isfinite(value)) {
-		cJSON_AddNumberToObject(object, name, value);
-		return;
-	}
-	snprintf(text, sizeof text, "%g", value);
-	cJSON_AddStringToObject(object, name, text);
-}
-
-static void add_element(cJSON *object, const char *name, const struct check_item *it, const struct plumb_at *at)
-{
-	char where[96];
-	if (at->index < 0)
-		return;
-	cJSON *o = cJSON_AddObjectToObject(object, name);
-	coordinates(it, at->index, where, sizeof where);
-	add_number(o, "index", (double)at->index);
-	cJSON_AddStringToObject(o, "at", where);
-	add_number(o, "ours", (double)at->candidate);
-	add_number(o, "golden", at->reference);
-}
-
-static void add_float(cJSON *o, const struct check_item *it)
-{
-	const struct plumb_compare *c = &it->cmp;
-	add_number(o, "elements", (double)c->count);
-	add_number(o, "relative_l2", plumb_compare_rel_l2(c));
-	add_number(o, "cosine", plumb_compare_cosine(c));
-	add_number(o, "norm_ratio", plumb_compare_norm_ratio(c));
-	add_number(o, "max_error", c->max_abs);
-	add_number(o, "max_ulp", (double)c->max_ulp);
-	add_number(o, "max_bf16_ulp", (double)c->max_bf16_ulp);
-	add_number(o, "equal_fraction", plumb_compare_equal_fraction(c));
-	add_number(o, "bias", plumb_compare_bias(c));
-	add_element(o, "worst", it, worst_element(it));
-	if (it->boundary.differ) {
-		cJSON *b = cJSON_AddObjectToObject(o, "boundary");
-		add_number(b, "differ", (double)it->boundary.differ);
-		add_number(b, "explained", (double)it->boundary.explained);
-		add_number(b, "slack", it->boundary.slack);
-		add_number(b, "worst_share_of_slack", it->boundary.worst);
-		add_number(b, "first_unexplained", (double)it->boundary.unexplained);
-	}
-}
-
-static void add_choices(cJSON *o, const struct check_item *it)
-{
-	const struct check_choices *c = &it->choices;
-	add_number(o, "rows", (double)c->rows);
-	add_number(o, "equal", (double)c->equal);
-	add_number(o, "tie", (double)c->tie);
-	add_number(o, "margin", (double)c->margin);
-	add_number(o, "wrong", (double)c->wrong);
-	add_number(o, "tied_cuts", (double)c->tied_rows);
-	add_number(o, "worst_margin", c->worst_margin);
-	if (c->first_row >= 0)
-		cJSON_AddStringToObject(o, "first", c->first_text);
-}
-
-static void add_item(cJSON *array, const struct check_report *r, const struct check_item *it)
-{
-	cJSON *o = cJSON_CreateObject();
-	cJSON_AddItemToArray(array, o);
-	cJSON_AddStringToObject(o, "tensor", it->name);
-	if (it->layer < r->layers)
-		cJSON_AddNumberToObject(o, "layer", it->layer);
-	else
-		cJSON_AddNullToObject(o, "layer");
-	cJSON_AddStringToObject(o, "stage", it->stage);
-	if (it->source)
-		cJSON_AddStringToObject(o, "op", plumb_ops[it->source->op].name);
-	if (it->kernel) {
-		cJSON_AddStringToObject(o, "kernel", it->kernel);
-		cJSON_AddStringToObject(o, "library", it->library);
-	}
-	cJSON_AddBoolToObject(o, "pass", it->verdict.pass);
-	cJSON_AddStringToObject(o, "verdict", it->verdict.text);
-	cJSON_AddBoolToObject(o, "inputs_recorded", it->fed);
-	if (it->kind == CHECK_FLOAT && it->compared)
-		add_float(o, it);
-	else if (it->kind == CHECK_SELECTION)
-		add_choices(o, it);
-	else if (it->kind == CHECK_INT || it->kind == CHECK_GREEDY)
-		add_number(o, "elements", (double)it->ints.count);
-}
-
-static void add_requantised(cJSON *root, const struct plumb_requantised *r)
-{
-	const struct plumb_requantised_group *group = plumb_requantised_groups(r);
-	cJSON *o = cJSON_AddObjectToObject(root, "requantised");
-	cJSON_AddStringToObject(o, "profile", plumb_requantised_profile(r));
-	cJSON *groups = cJSON_AddArrayToObject(o, "groups");
-	for (int g = 0; g < PLUMB_GROUP_COUNT; g++) {
-		if (!group[g].changed)
-			continue;
-		cJSON *one = cJSON_CreateObject();
-		cJSON_AddItemToArray(groups, one);
-		cJSON_AddStringToObject(one, "group", plumb_group_name((enum plumb_group)g));
-		cJSON *from = cJSON_AddArrayToObject(one, "from");
-		for (int f = 0; f < PLUMB_FORMAT_COUNT; f++)
-			if (group[g].from[f])
-				cJSON_AddItemToArray(from, cJSON_CreateString(plumb_format_name((enum plumb_format)f)));
-		cJSON_AddStringToObject(one, "to", plumb_format_name(group[g].to));
-		add_number(one, "matrices", (double)group[g].matrices);
-		add_number(one, "changed", (double)group[g].changed);
-		add_number(one, "bytes_before", (double)group[g].before);
-		add_number(one, "bytes_after", (double)group[g].after);
-	}
-}
-
-int check_report_json(const struct check_report *r, const char *path, struct plumb_error *err)
-{
-	cJSON *root = cJSON_CreateObject();
-	cJSON_AddStringToObject(root, "format", "plumb check 1");
-	cJSON_AddBoolToObject(root, "pass", check_report_status(r) == PLUMB_OK);
-	cJSON_AddStringToObject(root, "golden", r->golden);
-	if (r->producer)
-		cJSON_AddStringToObject(root, "producer", r->producer);
-	cJSON_AddStringToObject(root, "checkpoint", r->checkpoint);
-	if (r->scanned >= 0 && !r->failure)
-		add_number(root, "weights_scanned", (double)r->scanned);
-	if (r->requantised)
-		add_requantised(root, r->requantised);
-	char text[33];
-	if (r->failure) {
-		cJSON_AddStringToObject(root, "failure", r->failure);
-	} else {
-		cJSON_AddStringToObject(root, "set", r->set);
-		cJSON_AddStringToObject(root, "ties", r->ties == PLUMB_TIES_TORCH ? "torch" : "lower");
-		cJSON_AddStringToObject(root, "digest", digest_of(r, text));
-	}
-	cJSON *views = cJSON_AddArrayToObject(root, "views");
-	for (int i = 0; i < r->views; i++) {
-		const struct check_view *v = &r->view[i];
-		cJSON *o = cJSON_CreateObject();
-		cJSON_AddItemToArray(views, o);
-		cJSON_AddStringToObject(o, "view", plumb_view_name(v->view));
-		cJSON_AddBoolToObject(o, "pass", check_view_status(v) == PLUMB_OK);
-		cJSON_AddNumberToObject(o, "tensors", v->compared);
-		cJSON_AddNumberToObject(o, "failed", v->failed);
-		add_number(o, "values", (double)v->elements);
-		add_number(o, "not_recorded", v->missing);
-		add_number(o, "not_given", v->hidden);
-		add_number(o, "ties_not_recorded", (double)v->untold);
-		add_number(o, "tied_cuts", (double)v->tied_rows);
-		add_number(o, "rows_explained", (double)v->explained_rows);
-		cJSON *items = cJSON_AddArrayToObject(o, "items");
-		for (int j = 0; j < v->items; j++)
-			if (v->item[j].expected)
-				add_item(items, r, &v->item[j]);
-		if (v->bounds)
-			check_bounds_json(v->bounds, o);
-	}
-	int told = check_shard_json(r->shard, root, check_report_status(r), r->failure, err);
-	char *json = cJSON_Print(root);
-	cJSON_Delete(root);
-	int status = told != PLUMB_OK ? told
-	             : json           ? output_file(path, json, strlen(json), err)
-	                              : plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for the JSON report");
-	free(json);
-	return status;
 }
 
 /* ---- JUnit ---- */

@@ -2,6 +2,7 @@
 /* Run a decoder over the golden's tokens with an observer that compares what each op writes. */
 #include "tools/check.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -148,6 +149,7 @@ void check_finish(struct check_run *run, struct check_item *item)
 		if (item->verdict.pass && item->boundary.explained != item->boundary.differ) {
 			const struct check_boundary *b = &item->boundary;
 			item->verdict.pass = false;
+			item->verdict.share = HUGE_VAL;
 			snprintf(item->verdict.text, sizeof item->verdict.text,
 				"FAIL: element %lld is %.9g, recorded %.9g; no rounding within %.2g of %.9g gives that",
 				(long long)b->unexplained, (double)b->ours, (double)b->golden, b->slack, b->exact);
@@ -162,6 +164,9 @@ void check_finish(struct check_run *run, struct check_item *item)
 		/* half of the rows may have nothing but ties; more, and the choice shows nothing */
 		bool says = 2 * c->flat_rows <= c->cut_rows;
 		item->verdict.pass = c->rows >= 1 && c->wrong == 0 && c->equal + c->tie + c->margin == c->rows && says;
+		item->verdict.share = !item->verdict.pass    ? HUGE_VAL
+		                      : c->worst_bound > 0.0 ? c->worst_margin / c->worst_bound
+		                                             : 0.0;
 		snprintf(item->verdict.text, sizeof item->verdict.text,
 			"%s: %lld rows, %lld equal, %lld by a tie, "
 			"%lld by a margin, %lld wrong%s%s%s",
@@ -195,6 +200,9 @@ static int compare_rows(struct check_run *run, const struct plumb_call *call, st
 	if (!ours)
 		return PLUMB_OK; /* a trace that this set does not write; the item stays open and is reported so */
 	plumb_compare_add(&item->cmp, ours, item->golden.f32 + first, count);
+	for (int64_t t = 0; t < call->T; t++)
+		check_drift_add(&item->drift, plumb_golden_tokens(run->options->golden), call->position + t,
+			ours + t * width, item->golden.f32 + first + t * width, width);
 	return check_boundary_rows(run, call, item, ours, item->golden.f32 + first, first, count);
 }
 
@@ -202,8 +210,12 @@ static int compare_first_stream(struct check_run *run, const struct plumb_call *
 {
 	const float *ours = check_operand(call, item->source->operand);
 	int64_t D = run->options->model->cfg.hidden, S = run->options->model->cfg.streams;
-	for (int64_t t = 0; t < call->T; t++)
-		plumb_compare_add(&item->cmp, ours + t * S * D, item->golden.f32 + (call->position + t) * D, D);
+	for (int64_t t = 0; t < call->T; t++) {
+		const float *golden = item->golden.f32 + (call->position + t) * D;
+		plumb_compare_add(&item->cmp, ours + t * S * D, golden, D);
+		check_drift_add(&item->drift, plumb_golden_tokens(run->options->golden), call->position + t,
+			ours + t * S * D, golden, D);
+	}
 	return PLUMB_OK;
 }
 
@@ -224,6 +236,7 @@ static int compare_cache(struct check_run *run, const struct plumb_call *call, s
 		for (int64_t h = 0; h < heads; h++) {
 			const float *golden = item->golden.f32 + (h * T + p) * width;
 			plumb_compare_add(&item->cmp, row + h * width, golden, width);
+			check_drift_add(&item->drift, T, p, row + h * width, golden, width);
 			check_boundary_cache(run, item, row + h * width, golden, (h * T + p) * width, width);
 		}
 	}
@@ -446,9 +459,11 @@ static int decode_logits(struct check_run *run, struct check_item *item, const i
 		status = plumb_decoder_step(run->decoder, token, prefill, run->err);
 	for (int64_t t = prefill; t < T && status == PLUMB_OK; t++) {
 		status = plumb_decoder_step(run->decoder, token + t, 1, run->err);
-		if (status == PLUMB_OK)
-			plumb_compare_add(
-				&item->cmp, plumb_decoder_logits(run->decoder), item->golden.f32 + (t - prefill) * V, V);
+		if (status == PLUMB_OK) {
+			const float *golden = item->golden.f32 + (t - prefill) * V;
+			plumb_compare_add(&item->cmp, plumb_decoder_logits(run->decoder), golden, V);
+			check_drift_add(&item->drift, T, t, plumb_decoder_logits(run->decoder), golden, V);
+		}
 		progress_step(run->progress, t + 1 - prefill, T - prefill, "token");
 	}
 	if (status == PLUMB_OK)
@@ -559,6 +574,7 @@ static void count(struct check_view *v)
 			continue;
 		if (!it->compared) {
 			it->verdict.pass = false;
+			it->verdict.share = HUGE_VAL;
 			snprintf(it->verdict.text, sizeof it->verdict.text, "FAIL: %s",
 				it->kind == CHECK_UNKNOWN ? "no op of this model writes such a tensor"
 							  : "not compared: no op of this set wrote it");
@@ -668,7 +684,7 @@ void check_view_free(struct check_view *view)
 	for (int i = 0; i < view->items; i++)
 		plumb_golden_tensor_free(&view->item[i].golden);
 	free(view->item);
-	free(view->bounds);
+	check_bounds_free(view->bounds);
 	memset(view, 0, sizeof *view);
 }
 

@@ -101,8 +101,11 @@ static int read_words(const struct words *w, struct bench_options *o, struct plu
 		status = shard_parse(w->shard, &o->shard, err);
 	if (status == PLUMB_OK)
 		bench_share(o);
+	status = output_refuse("--json", o->json, o->compare ? o->compare : "", s->checkpoint, err);
 	if (status == PLUMB_OK)
-		status = output_refuse("--json", o->json, o->compare, s->checkpoint, err);
+		status = output_refuse("--html", o->html, o->compare ? o->compare : "", s->checkpoint, err);
+	if (status == PLUMB_OK)
+		status = output_differ("--json", o->json, "--html", o->html, err);
 	if (status == PLUMB_OK)
 		status = options_policy(s, &o->decoder.policy, err);
 	if (status == PLUMB_OK)
@@ -153,13 +156,14 @@ static int bench(
 		status = bench_check_digests(b, &s, err);
 	if (status == PLUMB_OK)
 		status = bench_measure(b, &s, err);
-	if (status == PLUMB_OK && !output_quiet())
+	const bool alone = (o->json && strcmp(o->json, "-") == 0) || (o->html && strcmp(o->html, "-") == 0);
+	if (status == PLUMB_OK && !alone && !output_quiet()) /* a report on standard output stands alone */
 		bench_print(b);
-	if (status == PLUMB_OK && o->compare && !output_quiet())
+	if (status == PLUMB_OK && o->compare && !alone && !output_quiet())
 		bench_compare(b, old);
-	if (status == PLUMB_OK && o->json)
-		status = bench_write(b, err);
-	if (status == PLUMB_OK && !(o->json && strcmp(o->json, "-") == 0))
+	if (status == PLUMB_OK && (o->json || o->html))
+		status = bench_write(b, o->compare ? old : NULL, err);
+	if (status == PLUMB_OK && !alone)
 		bench_verdict(b);
 	if (status == PLUMB_OK)
 		status = bench_status(b);
@@ -196,6 +200,8 @@ static int run(int argc, char **argv)
 		{"--shard", "I/N", OPTION_TEXT, &w.shard,
 			"of several contexts, measure part I of N only; 'plumb merge' joins the --json files"},
 		{"--json", "FILE", OPTION_TEXT, &o.json, "write all figures"},
+		{"--html", "FILE", OPTION_TEXT, &o.html,
+			"write a page to look at: one file, no network (docs/reading-a-report.md)"},
 		{"--compare", "FILE", OPTION_TEXT, &o.compare, "show what changed against such a file"},
 		{"--date", "TEXT", OPTION_TEXT, &o.date, "a date for the report, which takes none from the clock"},
 	};
@@ -204,6 +210,7 @@ static int run(int argc, char **argv)
 	bool done;
 	struct plumb_error err = {""};
 	struct bench *b = NULL;
+	struct origin origin;
 	struct bench_old *old = NULL;
 
 	status = options_parse(
@@ -214,10 +221,13 @@ static int run(int argc, char **argv)
 		status = read_words(&w, &o, &err);
 	if (status == PLUMB_OK && (!(b = calloc(1, sizeof *b)) || !(old = calloc(1, sizeof *old))))
 		status = plumb_fail(&err, PLUMB_BAD_INPUT, "out of memory for the results");
+	origin_begin(&origin, argc, argv, o.date);
+	o.origin = &origin;
 	if (status == PLUMB_OK)
 		status = bench(b, &o, &w, old, &err);
 	if (err.text[0])
 		fprintf(stderr, "plumb bench: %s\n", err.text);
+	origin_end(&origin);
 	free(old);
 	free(b);
 	return status;
@@ -237,7 +247,7 @@ const struct command command_bench = {
 		 "wall clock\n"
 		 "around the calls. A slower op is told, never an exit status: 0 measured, 1 wrong results.",
 	.examples = "  plumb bench --synthetic full --profile served --context 4096,32768 --project gb10\n"
-		    "  plumb bench --json new.json --compare old.json --date 2026-01-31\n"
+		    "  plumb bench --json new.json --html new.html --compare old.json --date 2026-01-31\n"
 		    "  plumb bench --op moe_gate_up --op moe_down --repeat 100\n"
 		    "  plumb bench --synthetic small --set ref --mode twin --context 1000",
 	.operands = "",

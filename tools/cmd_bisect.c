@@ -14,6 +14,8 @@
 #include "tools/bisect_report.h"
 #include "tools/commands.h"
 #include "tools/contain.h"
+#include "tools/html.h"
+#include "tools/origin.h"
 #include "tools/output.h"
 #include "tools/progress.h"
 #include "tools/session.h"
@@ -27,7 +29,8 @@ enum { DEFAULT_STEPS = 8, MAX_SETS = 8, MARGIN_STEPS = 4096 };
 
 struct bisect_command {
 	struct set_options set;
-	const char *golden, *tokens, *truth, *case_path, *json, *tolerances, *date, *call;
+	const char *golden, *tokens, *truth, *case_path, *json, *html, *tolerances, *date, *call;
+	struct origin origin;
 	int64_t steps, from, rows;
 	bool exact, no_search;
 	char command[1024]; /* the command line, for the case */
@@ -38,6 +41,12 @@ struct bisect_command {
 	char died[512];    /* of what */
 	struct bisect_mark *mark;
 };
+
+/* Whether the story goes to standard output, and no report does. */
+static bool is_loud(const struct bisect_command *c)
+{
+	return (!c->json || strcmp(c->json, "-") != 0) && (!c->html || strcmp(c->html, "-") != 0);
+}
 
 /* Interrupted: no half file stays behind. */
 static void interrupted(int number)
@@ -230,8 +239,7 @@ static int narrow_case(struct bisect *b, struct bisect_options *o)
 
 static int run_stages(const struct bisect_command *c, struct bisect *b, struct bisect_options *o, struct plumb_error *err)
 {
-	bool loud = !output_quiet() && (!c->json || strcmp(c->json, "-") != 0),
-	     *all = malloc((size_t)b->choices * sizeof *all);
+	bool loud = is_loud(c) && !output_quiet(), *all = malloc((size_t)b->choices * sizeof *all);
 	double start = progress_now();
 	int status = all ? PLUMB_OK : plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for %d choices", b->choices);
 
@@ -314,17 +322,58 @@ static void print_head(const struct bisect_command *c, const struct session *s, 
 	fflush(stdout);
 }
 
-/* Where the report ends: JSON and exit status. */
+static int write_reports(const struct bisect_command *c, const cJSON *tree, struct plumb_error *err)
+{
+	char *text = c->json ? cJSON_Print(tree) : NULL;
+	int status = PLUMB_OK;
+
+	if (c->json)
+		status = text ? output_file(c->json, text, strlen(text), err)
+		              : plumb_fail(err, PLUMB_BAD_INPUT, "%s: out of memory", c->json);
+	cJSON_free(text);
+	if (status == PLUMB_OK && c->html)
+		status = html_write(tree, c->html, err);
+	return status;
+}
+
+/* A run that died: where, of what, and its case. */
+static int write_failure(
+	const struct bisect_command *c, const char *place, const char *why, const char *replay, struct plumb_error *err)
+{
+	cJSON *tree = cJSON_CreateObject();
+
+	cJSON_AddStringToObject(tree, "format", "plumb bisect 1");
+	origin_add(tree, &c->origin);
+	cJSON_AddStringToObject(tree, "verdict", "fail");
+	if (c->golden)
+		cJSON_AddStringToObject(tree, "golden", c->golden);
+	cJSON_AddStringToObject(tree, "place", place);
+	cJSON_AddStringToObject(tree, "failure", why);
+	if (replay) {
+		cJSON_AddStringToObject(tree, "case", c->case_path);
+		cJSON_AddStringToObject(tree, "replay", replay);
+	}
+	int status = write_reports(c, tree, err);
+	cJSON_Delete(tree);
+	return status;
+}
+
+/* Where the report ends: JSON, page and exit status. */
 static int finish(const struct bisect_command *c, struct bisect *b, struct plumb_error *err)
 {
 	char replay[1024];
 	int status = PLUMB_OK;
 
 	replay_words(c, b, replay, sizeof replay);
-	if (!c->json || strcmp(c->json, "-") != 0)
+	if (is_loud(c))
 		bisect_report_verdict(b, c->case_path ? replay : NULL);
-	if (c->json)
-		status = bisect_report_json(b, c->case_path ? replay : NULL, c->json, err);
+	if (c->json || c->html) {
+		cJSON *tree = bisect_report_tree(b, c->case_path ? replay : NULL);
+		if (c->set.checkpoint)
+			cJSON_AddStringToObject(tree, "checkpoint", c->set.checkpoint);
+		status = write_reports(c, tree, err);
+		cJSON_Delete(tree);
+	}
 	return status != PLUMB_OK ? status : bisect_is_wrong(b) ? PLUMB_MISMATCH : PLUMB_OK;
 }
 
@@ -409,6 +458,7 @@ static int work(void *self, struct plumb_user_mark *mark)
 	}
 	if (status == PLUMB_OK)
 		status = bisect_begin(&b, &o, &err);
+	b.from = &c->origin;
 	if (status == PLUMB_OK && again) {
 		status = run_after_crash(c, &b, &err);
 		status = status == PLUMB_OK ? (b.case_written ? PLUMB_OK : PLUMB_MISMATCH) : status;
@@ -419,7 +469,7 @@ static int work(void *self, struct plumb_user_mark *mark)
 		else if (status == PLUMB_OK)
 			printf("case    %s\n", c->case_path);
 	} else if (status == PLUMB_OK) {
-		if (!output_quiet() && (!c->json || strcmp(c->json, "-") != 0))
+		if (is_loud(c) && !output_quiet())
 			print_head(c, &session, &b);
 		status = run_stages(c, &b, &o, &err);
 		if (status == PLUMB_OK)
@@ -438,8 +488,9 @@ static int work(void *self, struct plumb_user_mark *mark)
 /* The run died: say so, find the call if it is not known yet, and write its case before it is launched. */
 static int after_crash(struct bisect_command *c, int status, const struct plumb_error *failure)
 {
-	struct plumb_error again = {""};
-	char place[64] = "";
+	const bool loud = is_loud(c);
+	struct plumb_error again = {""}, err = {""};
+	char place[64] = "", replay[1024] = "";
 
 	if (!c->mark->under_way) { /* in a whole run: judge its calls one by one until it dies again */
 		snprintf(c->died, sizeof c->died, "%.500s", failure->text);
@@ -454,14 +505,20 @@ static int after_crash(struct bisect_command *c, int status, const struct plumb_
 		snprintf(c->died, sizeof c->died, "%.500s", failure->text);
 		c->stop = c->mark->number;
 		c->stop_in_context = c->mark->in_context;
-		printf("%sFAIL%s  %s: %s\n", output_bad(), output_plain(), place, failure->text);
+		if (loud)
+			printf("%sFAIL%s  %s: %s\n", output_bad(), output_plain(), place, failure->text);
 		if (c->case_path && contain(work, c, c->set.timeout, &again) == PLUMB_OK && !again.text[0])
-			printf("case    %s, written before the call\nreplay  plumb replay %s --op %s=...\n", c->case_path,
-				c->case_path, info->name);
-	} else {
+			snprintf(replay, sizeof replay, "plumb replay %.800s --op %s=...", c->case_path, info->name);
+		if (*replay && loud)
+			printf("case    %s, written before the call\nreplay  %s\n", c->case_path, replay);
+	} else if (loud) {
 		printf("%sFAIL%s  %s\n", output_bad(), output_plain(), failure->text);
 	}
 	fflush(stdout);
+	if ((c->json || c->html) && write_failure(c, place, failure->text, *replay ? replay : NULL, &err) != PLUMB_OK) {
+		fprintf(stderr, "plumb bisect: %s\n", err.text);
+		return PLUMB_BAD_INPUT;
+	}
 	return c->mark->op < PLUMB_OP_COUNT && place[0] ? PLUMB_MISMATCH : status;
 }
 
@@ -497,6 +554,8 @@ static int run(int argc, char **argv)
 		{"--date", "TEXT", OPTION_TEXT, &c.date,
 			"written into the case; without, cases are the same bytes every day"},
 		{"--json", "FILE", OPTION_TEXT, &c.json, "write the findings to a file ('-': standard output)"},
+		{"--html", "FILE", OPTION_TEXT, &c.html,
+			"write a page to look at: one file, no network (docs/reading-a-report.md)"},
 		{"--no-search", NULL, OPTION_FLAG, &c.no_search, "leave out the search for minimal sets"},
 	};
 	const char *operand[1];
@@ -508,7 +567,7 @@ static int run(int argc, char **argv)
 		&command_bisect, table, sizeof table / sizeof table[0], argc, argv, operand, 1, &operands, &done, &err);
 	if (status == PLUMB_OK && done)
 		return PLUMB_OK;
-	output_colour(!c.json || strcmp(c.json, "-") != 0);
+	output_colour(is_loud(&c));
 	c.golden = operands ? operand[0] : NULL;
 	if (status == PLUMB_OK && !c.golden && !c.tokens)
 		status = plumb_fail(&err, PLUMB_BAD_INPUT, "a golden file, or --tokens, is needed; usage: plumb bisect %s",
@@ -516,8 +575,15 @@ static int run(int argc, char **argv)
 	if (status == PLUMB_OK)
 		status = output_refuse("--json", c.json, c.golden ? c.golden : "", c.set.checkpoint, &err);
 	if (status == PLUMB_OK)
+		status = output_refuse("--html", c.html, c.golden ? c.golden : "", c.set.checkpoint, &err);
+	if (status == PLUMB_OK)
+		status = output_differ("--json", c.json, "--html", c.html, &err);
+	if (status == PLUMB_OK)
+		status = output_differ("--case", c.case_path, "--html", c.html, &err);
+	if (status == PLUMB_OK)
 		status = output_refuse("--case", c.case_path, c.golden ? c.golden : "", c.set.checkpoint, &err);
 	keep_command(&c, argc, argv);
+	origin_begin(&c.origin, argc, argv, c.date);
 	c.mark = mmap(NULL, sizeof *c.mark, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (status == PLUMB_OK && c.mark == MAP_FAILED)
 		status = plumb_fail(&err, PLUMB_BAD_INPUT, "out of memory for a child process");
@@ -529,6 +595,7 @@ static int run(int argc, char **argv)
 	}
 	if (err.text[0])
 		fprintf(stderr, "plumb bisect: %s\n", err.text);
+	origin_end(&c.origin);
 	return status;
 }
 
@@ -549,7 +616,8 @@ const struct command command_bisect = {
 		 "their op, and whole runs to the tolerance of the logits, unless --exact says otherwise.",
 	.examples = "  plumb bisect golden/tiny/tiny.h5 --checkpoint golden/tiny/checkpoint --set opt --case wrong.h5\n"
 		    "  plumb bisect golden/tiny/tiny.h5 --checkpoint DIR --op gdn_out_proj=./mine.so --case wrong.h5\n"
-		    "  plumb bisect golden/tiny/tiny.h5 --checkpoint DIR --op all=./mine.so --exact --json found.json\n"
+		    "  plumb bisect golden/tiny/tiny.h5 --checkpoint DIR --op all=./mine.so --exact --json found.json "
+		    "--html found.html\n"
 		    "  plumb bisect --synthetic full --profile served --tokens 1,2,3 --set opt --device cuda",
 	.operands = "FILE.h5",
 	.verbose = "all findings, not the first twelve",

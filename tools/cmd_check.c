@@ -9,13 +9,16 @@
 #include "tools/check_shard.h"
 #include "tools/commands.h"
 #include "tools/contain.h"
+#include "tools/html.h"
+#include "tools/origin.h"
 #include "tools/output.h"
 #include "tools/session.h"
 
 struct check_command {
 	struct set_options set;
 	const char *golden;
-	const char *view, *json, *junit, *tap, *tolerances, *shard_text;
+	const char *view, *json, *junit, *tap, *html, *date, *tolerances, *shard_text;
+	struct origin origin;
 	struct shard shard;
 	bool digest, bounds;
 };
@@ -43,11 +46,37 @@ static int report_paths(const struct check_command *c, const char *golden, struc
 		status = output_refuse("--junit", c->junit, golden, c->set.checkpoint, err);
 	if (status == PLUMB_OK)
 		status = output_refuse("--tap", c->tap, golden, c->set.checkpoint, err);
-	if (status == PLUMB_OK && c->json && c->junit && strcmp(c->json, c->junit) == 0)
-		status = plumb_fail(err, PLUMB_BAD_INPUT, "--json and --junit both name %s, expected two files", c->json);
-	if (status == PLUMB_OK && c->tap &&
-		((c->json && strcmp(c->json, c->tap) == 0) || (c->junit && strcmp(c->junit, c->tap) == 0)))
-		status = plumb_fail(err, PLUMB_BAD_INPUT, "--tap names %s as well, expected a file of its own", c->tap);
+	if (status == PLUMB_OK)
+		status = output_refuse("--html", c->html, golden, c->set.checkpoint, err);
+	if (status == PLUMB_OK)
+		status = output_differ("--json", c->json, "--junit", c->junit, err);
+	if (status == PLUMB_OK)
+		status = output_differ("--json", c->json, "--html", c->html, err);
+	if (status == PLUMB_OK)
+		status = output_differ("--junit", c->junit, "--html", c->html, err);
+	if (status == PLUMB_OK)
+		status = output_differ("--json", c->json, "--tap", c->tap, err);
+	if (status == PLUMB_OK)
+		status = output_differ("--junit", c->junit, "--tap", c->tap, err);
+	if (status == PLUMB_OK)
+		status = output_differ("--html", c->html, "--tap", c->tap, err);
+	return status;
+}
+
+/* Every report that is asked for. */
+static int write_reports(const struct check_command *c, const struct check_report *report, struct plumb_error *err)
+{
+	int status = c->json ? check_report_json(report, c->json, err) : PLUMB_OK;
+
+	if (status == PLUMB_OK && c->junit)
+		status = check_report_junit(report, c->junit, err);
+	if (status == PLUMB_OK && c->tap)
+		status = check_shard_tap(report->shard, report->failure, c->tap, err);
+	if (status == PLUMB_OK && c->html) {
+		cJSON *tree = check_report_tree(report);
+		status = html_write(tree, c->html, err);
+		cJSON_Delete(tree);
+	}
 	return status;
 }
 
@@ -80,6 +109,7 @@ static int compare_and_report(const struct check_command *c, const char *path, s
 		.layers = session->model->cfg.layers,
 		.scanned = session->scanned,
 		.requantised = session->requantised,
+		.origin = &c->origin,
 	};
 	struct check_shard shard = {
 		.shard = c->shard,
@@ -133,15 +163,10 @@ static int compare_and_report(const struct check_command *c, const char *path, s
 		status = check_view_run(&o, (enum plumb_view)v, &view[report.views++], err);
 	}
 	if (status == PLUMB_OK) {
-		if (!on_stdout(c->json) && !on_stdout(c->junit) &&
-			!on_stdout(c->tap)) /* a report on standard output stands alone */
+		if (!on_stdout(c->json) && !on_stdout(c->junit) && !on_stdout(c->html) &&
+			!on_stdout(c->tap)) /* a report there stands alone */
 			check_report_print(&report);
-		if (c->json)
-			status = check_report_json(&report, c->json, err);
-		if (status == PLUMB_OK && c->junit)
-			status = check_report_junit(&report, c->junit, err);
-		if (status == PLUMB_OK && c->tap)
-			status = check_shard_tap(&shard, NULL, c->tap, err);
+		status = write_reports(c, &report, err);
 		if (status == PLUMB_OK)
 			status = check_report_status(&report);
 	}
@@ -155,18 +180,17 @@ static int compare_and_report(const struct check_command *c, const char *path, s
 static int failed(const struct check_command *c, int status, const struct plumb_error *why)
 {
 	const struct check_shard shard = {.shard = c->shard};
-	const struct check_report report = {
-		.golden = c->golden, .checkpoint = c->set.checkpoint, .failure = why->text, .shard = &shard};
+	const struct check_report report = {.golden = c->golden,
+		.checkpoint = c->set.checkpoint,
+		.failure = why->text,
+		.shard = &shard,
+		.origin = &c->origin};
 	struct plumb_error err = {""};
 	int written = PLUMB_OK;
 
 	fprintf(stderr, "plumb check: %s\n", why->text);
-	if (status == PLUMB_MISMATCH && c->json)
-		written = check_report_json(&report, c->json, &err);
-	if (status == PLUMB_MISMATCH && c->junit && written == PLUMB_OK)
-		written = check_report_junit(&report, c->junit, &err);
-	if (status == PLUMB_MISMATCH && c->tap && written == PLUMB_OK)
-		written = check_shard_tap(&shard, why->text, c->tap, &err);
+	if (status == PLUMB_MISMATCH)
+		written = write_reports(c, &report, &err);
 	if (written != PLUMB_OK)
 		fprintf(stderr, "plumb check: %s\n", err.text);
 	return written == PLUMB_OK ? status : written;
@@ -213,6 +237,9 @@ static int run(int argc, char **argv)
 		{"--junit", "FILE", OPTION_TEXT, &c.junit, "write a JUnit report, one test case a tensor"},
 		{"--tap", "FILE", OPTION_TEXT, &c.tap, "write a TAP report, one line a tensor"},
 		SHARD_OPTION(&c.shard_text),
+		{"--html", "FILE", OPTION_TEXT, &c.html,
+			"write a page to look at: one file, no network (docs/reading-a-report.md)"},
+		{"--date", "TEXT", OPTION_TEXT, &c.date, "a date for the reports, which take none from the clock"},
 		{"--digest", NULL, OPTION_FLAG, &c.digest,
 			"print one digest of everything the set wrote; equal digests are equal bits"},
 		{"--bounds", NULL, OPTION_FLAG, &c.bounds,
@@ -242,10 +269,15 @@ static int run(int argc, char **argv)
 	}
 	c.golden = operand[0];
 	c.set.compares = true;
-	if (!session_wants_user(&c.set))
-		return work(&c, NULL);
-	status = contain(work, &c, c.set.timeout, &err);
-	return err.text[0] ? failed(&c, status, &err) : status;
+	origin_begin(&c.origin, argc, argv, c.date);
+	if (session_wants_user(&c.set))
+		status = contain(work, &c, c.set.timeout, &err);
+	else
+		status = work(&c, NULL);
+	if (err.text[0])
+		status = failed(&c, status, &err);
+	origin_end(&c.origin);
+	return status;
 }
 
 const struct command command_check = {
@@ -266,6 +298,7 @@ const struct command command_check = {
 		"  plumb check tiny.h5 --checkpoint DIR --op attn_gate=./mine.so\n"
 		"  plumb check tiny.h5 --checkpoint DIR --profile served --set opt --digest\n"
 		"  plumb check tiny.h5 --checkpoint DIR --layers 3 --json report.json --junit report.xml\n"
+		"  plumb check tiny.h5 --checkpoint DIR --op attn_gate=./mine.so --bounds --html report.html\n"
 		"  plumb check tiny.h5 --checkpoint DIR --set opt --shard 2/4 --json shard2.json",
 	.operands = "FILE.h5",
 	.verbose = "one line a tensor instead of one a layer and stage; twice: what was demanded of each as well",

@@ -476,7 +476,7 @@ static int run(int argc, char **argv)
 			"of a shared object too: every bit of the declared order, not only its bound"},
 		{"--within", "N", OPTION_COUNT, &c.within,
 			"of a shared object: errors up to N times the bound of the declared order (default 1)"},
-		{"--race", NULL, OPTION_FLAG, &c.race, "simt: the race check for every case, not for one in 32"},
+		{"--race", NULL, OPTION_FLAG, &c.race, "simt: the race check for every case, not for one small one in 8"},
 		{"--jobs", "N", OPTION_COUNT, &c.jobs, "processes at a time (default: one a core; on cuda one)"},
 		SHARD_OPTION(&c.shard),
 		{"--fail-fast", NULL, OPTION_FLAG, &c.fail_fast, "stop at the first failure"},

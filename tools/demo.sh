@@ -5,6 +5,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 sh tools/packages.sh
+[ -x build/release/tools/plumb ] || echo "demo.sh: building, a minute or two"
 cmake --preset release >build-demo.log 2>&1 && cmake --build --preset release --target plumb >>build-demo.log 2>&1 || {
 	tail -n 30 build-demo.log >&2
 	echo "demo.sh: the build failed; build-demo.log has all of it" >&2

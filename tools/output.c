@@ -121,6 +121,20 @@ int output_refuse(const char *option, const char *path, const char *input, const
 	return PLUMB_OK;
 }
 
+int output_differ(
+	const char *option, const char *path, const char *other_option, const char *other, struct plumb_error *err)
+{
+	struct stat x, y;
+
+	if (!path || !other)
+		return PLUMB_OK;
+	bool same = strcmp(path, other) == 0 || (stat(path, &x) == 0 && stat(other, &y) == 0 && x.st_dev == y.st_dev &&
+							x.st_ino == y.st_ino && S_ISREG(x.st_mode));
+	return same ? plumb_fail(err, PLUMB_BAD_INPUT, "%s and %s both name %s, expected two files", option, other_option,
+			      path)
+	            : PLUMB_OK;
+}
+
 void output_begin(void)
 {
 	/* descriptors 0 to 2 must be taken, or a file opened later gets one and messages land in it. Reading only: writing

@@ -17,6 +17,10 @@ int output_file(const char *path, const char *text, size_t size, struct plumb_er
  * option: its name, for the message. path NULL: not asked for. folder may be NULL. */
 int output_refuse(const char *option, const char *path, const char *input, const char *folder, struct plumb_error *err);
 
+/* Refuse one file for two reports; standard output is one too. Paths may be NULL. */
+int output_differ(
+	const char *option, const char *path, const char *other_option, const char *other, struct plumb_error *err);
+
 /* First and last thing of the program. end: the exit status, or PLUMB_BAD_INPUT when standard output could not be written. */
 void output_begin(void);
 int output_end(int status);

@@ -581,6 +581,10 @@ int trial_spec_make(const struct trial_spec *s, bool inert, struct trial **out, 
 	c->random.state = hash_text(hash_text(s->seed * 0x9E3779B97F4A7C15u, plumb_ops[s->op].name), class->name);
 	uint64_t values = c->random.state + 0x5851F42D4C957F2Du;
 	trial_draft(c, &options);
+	/* rows that a call computes: each is a warp, and simt takes its time for one, however short */
+	while (c->op == PLUMB_MOE_DOWN && c->cfg.hidden > 1 &&
+		c->cfg.hidden * (c->cfg.experts_per_token + 1) * c->T > 20000)
+		c->cfg.hidden /= 2;
 	c->with.T = s->size[T_];
 	if (c->class && c->class->shape)
 		c->class->shape(c);

@@ -288,6 +288,9 @@ static inline void plumb_prefetch(const void *)
 
 static inline void plumb_grid_launch_dependents(void)
 {
+#ifdef PLUMB_SIMT_RACE
+	plumb_simt_dependents();
+#endif
 }
 
 static inline void plumb_cluster_sync(int line = __builtin_LINE())

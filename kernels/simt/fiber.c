@@ -168,11 +168,13 @@ void plumb_fiber_adopt(struct plumb_fiber *fiber)
 {
 	memset(fiber, 0, sizeof(*fiber));
 #ifdef PLUMB_FIBER_ASAN
+	/* Asked once a thread: for the first one the C library reads /proc/self/maps, which has a line for every stack and
+	 * every guard page; asked at each launch that was half of the time of a decode. */
+	static __thread void *low;
+	static __thread size_t bytes;
 	pthread_attr_t attributes;
-	void *low = NULL;
-	size_t bytes = 0;
 
-	if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
+	if (!low && pthread_getattr_np(pthread_self(), &attributes) == 0) {
 		pthread_attr_getstack(&attributes, &low, &bytes);
 		pthread_attr_destroy(&attributes);
 	}

@@ -45,6 +45,7 @@ struct access {
 struct cell {
 	uintptr_t word; /* address / 4 */
 	uint32_t generation;
+	uint32_t launch; /* that stored it last, of global memory; 0: none that is known */
 	struct access store, loads[READERS];
 };
 
@@ -67,6 +68,9 @@ struct plumb_simt_race {
 	struct race_block *slots;
 	unsigned n_slots;
 	uint32_t generation, evict;
+	uint32_t launch;  /* number of the one that runs, from 1 */
+	uint32_t settled; /* it and all before had ended when this one began */
+	bool early;       /* a thread of it let the next one begin before its own wait */
 };
 
 static struct race_lane *lane_race(const struct lane *lane)
@@ -203,6 +207,12 @@ bool plumb_simt_race_begin(struct plumb_simt_pool *pool)
 	if (!race->cells)
 		return false;
 	race->generation++;
+	race->launch++;
+	if (!pool->launch->dependent)
+		race->settled = race->launch - 1;
+	else if (!race->early && race->launch > 1 && race->settled < race->launch - 2)
+		race->settled = race->launch - 2; /* the one before had waited for all before it */
+	race->early = false;
 	race->slots = take(pool, pool->slots * sizeof(*race->slots));
 	for (unsigned s = 0; race->slots && s < pool->slots; s++) {
 		race->slots[s].lanes = take(pool, pool->blocks[s]->n_threads * sizeof(*race->slots[s].lanes));
@@ -211,6 +221,18 @@ bool plumb_simt_race_begin(struct plumb_simt_pool *pool)
 			return false;
 	}
 	return race->slots != NULL;
+}
+
+void plumb_simt_race_dependents(const struct lane *lane)
+{
+	if (lane->pool->launch->race && lane->pool->launch->dependent && !lane->head.waited)
+		lane->pool->race->early = true;
+}
+
+void plumb_simt_settle(struct plumb_simt *simt)
+{
+	if (simt->pool && simt->pool->race)
+		simt->pool->race->settled = simt->pool->race->launch;
 }
 
 void plumb_simt_race_end(struct plumb_simt_pool *pool)
@@ -397,6 +419,19 @@ _Noreturn static void report(struct lane *lane, const struct access *now, const 
 		before->thread / shape.x % shape.y, before->thread / shape.x / shape.y);
 }
 
+_Noreturn static void report_early(struct lane *lane, const struct cell *cell, bool stores)
+{
+	const uint32_t before = lane->pool->race->launch - cell->launch;
+
+	if (stores)
+		FAIL(lane, 0, "race: a store to global address 0x%" PRIxPTR " before plumb_grid_dependency_wait",
+			cell->word * 4);
+	FAIL(lane, 0,
+		"race: a load of global address 0x%" PRIxPTR ", which %" PRIu32
+		" launch%s before this one wrote, before plumb_grid_dependency_wait",
+		cell->word * 4, before, before == 1 ? "" : "es");
+}
+
 static void check_word(struct lane *lane, uintptr_t word, uint8_t bytes, bool stores)
 {
 	struct plumb_simt_pool *pool = lane->pool;
@@ -410,10 +445,17 @@ static void check_word(struct lane *lane, uintptr_t word, uint8_t bytes, bool st
 	const bool shared = word * 4 - (uintptr_t)block->shared < pool->shared_limit;
 
 	if (cell->generation != race->generation || cell->word != word) {
+		const uint32_t launch = cell->word == word && !shared ? cell->launch : 0;
+
 		memset(cell, 0, sizeof(*cell));
 		cell->generation = race->generation;
 		cell->word = word;
+		cell->launch = launch;
 	}
+	if (!shared && pool->launch->dependent && !lane->head.waited && (stores || cell->launch > race->settled))
+		report_early(lane, cell, stores);
+	if (!shared && stores)
+		cell->launch = race->launch;
 	if (cell->store.bytes & bytes && !(shared && cell->store.block != now.block) && !ordered(lane, mine, &cell->store))
 		report(lane, &now, &cell->store, word * 4 + (uintptr_t)__builtin_ctz(cell->store.bytes & bytes));
 	if (stores) {

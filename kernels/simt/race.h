@@ -9,6 +9,10 @@
  *
  * plumb_race_NAME(..., simt) is that build of plumb_simt_NAME. Not there when Plumb itself is built with sanitizers.
  *
+ * In a dependent launch it also reports who stores to global memory before plumb_grid_dependency_wait, and who loads there
+ * what a launch wrote that may not have ended: the one before, and those before that if it let this one begin before its
+ * own wait. That is since the host waited last (plumb_simt_settle, and a launch that is not dependent).
+ *
  * The rules, those of the PTX memory model as far as kernels here need them: a release is a __threadfence and then an
  * atomic by the same thread; an acquire is an atomic that comes after the release's on the same address and then a
  * __threadfence by the same thread, or by another one after a barrier. A barrier carries on what its threads know.
@@ -39,6 +43,7 @@ void plumb_simt_race_collective(struct warp *warp, uint32_t lanes);
 void plumb_simt_race_barrier(struct block *block);
 void plumb_simt_race_grid(struct plumb_simt_pool *pool);
 void plumb_simt_race_fence(struct lane *lane);
+void plumb_simt_race_dependents(const struct lane *lane);
 void plumb_simt_race_free(struct plumb_simt_pool *pool);
 
 #endif

@@ -66,9 +66,11 @@ void plumb_simt_grid_barrier(unsigned *counter, int line);
 
 enum plumb_simt_point { PLUMB_SIMT_AT_ATOMIC, PLUMB_SIMT_AT_FENCE, PLUMB_SIMT_AT_BLOCK_FENCE, PLUMB_SIMT_AT_SLEEP };
 
-/* The overlap of launches: nothing overlaps here, but a thread that does not wait is seen. */
+/* The overlap of launches: nothing overlaps here, but a thread that does not wait is seen, and in the race build one that
+ * is too early. */
 void plumb_simt_dependency_wait(void);
 void plumb_simt_dependency_end(void);
+void plumb_simt_dependents(void);
 
 /* A place where the thread may give way to others. */
 void plumb_simt_give_way(enum plumb_simt_point point, int line);

@@ -67,6 +67,10 @@ struct plumb_simt {
 	struct plumb_simt_pool *pool; /* stacks and tables, kept between launches; owned */
 };
 
+/* All launches have ended, as after a synchronisation: who wrote what is forgotten by the race check. To be called where
+ * memory that kernels wrote gets another use. */
+void plumb_simt_settle(struct plumb_simt *simt);
+
 /* Gives back the stacks. The struct may be used again. */
 void plumb_simt_free(struct plumb_simt *simt);
 

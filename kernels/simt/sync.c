@@ -282,6 +282,11 @@ void plumb_simt_dependency_wait(void)
 	plumb_simt_running()->head.waited = 1;
 }
 
+void plumb_simt_dependents(void)
+{
+	plumb_simt_race_dependents(plumb_simt_running());
+}
+
 void plumb_simt_dependency_end(void)
 {
 	struct lane *self = plumb_simt_running();

@@ -17,7 +17,8 @@ static int attn_gate(const struct plumb_kernel_call *call)
 
 	for (int64_t h = 0; h < heads; h++)
 		for (int64_t i = 0; i < Dh; i++) {
-			float gate = 1.0f / (1.0f + expf(-qg[(2 * h + half) * Dh + i]));
+			/* expf would overflow at -89, where the gate is not 0 yet */
+			float gate = (float)(1.0 / (1.0 + exp(-(double)qg[(2 * h + half) * Dh + i])));
 			out[h * Dh + i] = plumb_rne(call->bf16, o[h * Dh + i] * plumb_rne(call->bf16, gate));
 		}
 	return 0;

@@ -12,7 +12,8 @@ static __global__ void gate_kernel(const float *o, const float *qg, float *out, 
 #endif
 
 	if (i < n) {
-		float gate = 1.0f / (1.0f + expf(-qg[(2 * (i / Dh) + half) * Dh + i % Dh]));
+		/* expf would overflow at -89, where the gate is not 0 yet */
+		float gate = (float)(1.0 / (1.0 + exp(-(double)qg[(2 * (i / Dh) + half) * Dh + i % Dh])));
 		out[i] = plumb_rne(bf16, o[i] * plumb_rne(bf16, gate));
 	}
 }
