@@ -206,6 +206,11 @@ int plumb_digest_call_state(
 
 void plumb_digest_state(struct plumb_digest *d, struct plumb_decoder *decoder)
 {
+	plumb_digest_state_layers(d, decoder, NULL);
+}
+
+void plumb_digest_state_layers(struct plumb_digest *d, struct plumb_decoder *decoder, const bool *layer)
+{
 	const struct plumb_config *cfg = plumb_decoder_env(decoder)->cfg;
 	int64_t position = plumb_decoder_position(decoder);
 	int64_t widest = cfg->kv_heads * cfg->head_dim > cfg->index_dim ? cfg->kv_heads * cfg->head_dim : cfg->index_dim;
@@ -213,6 +218,8 @@ void plumb_digest_state(struct plumb_digest *d, struct plumb_decoder *decoder)
 
 	for (int l = 0; l < cfg->layers && row; l++) {
 		const struct plumb_layer_state *s = plumb_decoder_state(decoder, l);
+		if (layer && !layer[l])
+			continue;
 		if (cfg->kind[l] == PLUMB_LAYER_GDN) {
 			add_ring(d, 0, l, s->gdn.window, cfg->gdn_conv_taps, plumb_gdn_channels(cfg), position);
 			add_stored(d, 1, l, 0, s->gdn.format, s->gdn.s,

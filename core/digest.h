@@ -33,6 +33,9 @@ int plumb_digest_call_state(
 /* Add the state of all layers of a decoder. */
 void plumb_digest_state(struct plumb_digest *digest, struct plumb_decoder *decoder);
 
+/* The same of some layers: layer (L), true for those that are added; NULL: all. */
+void plumb_digest_state_layers(struct plumb_digest *digest, struct plumb_decoder *decoder, const bool *layer);
+
 /* 32 hexadecimal digits. text: at least 33 bytes. Returns text. */
 const char *plumb_digest_show(const struct plumb_digest *digest, char text[33]);
 

@@ -11,7 +11,7 @@ A page is one shell in a folder that holds the tree and its build. Its fences ar
   sh         commands, one a line; each must succeed
   text       not run: must not look like commands
   others     a source, written to the file that file=NAME says
-and words after the language are status=N,... (of the block's last commands; 0), file=NAME, needs=h5py,gpu,nvcc (not run where that is
+and words after the language are status=N,... (of the block's last commands; 0), file=NAME, needs=h5py,gpu,nvcc,parallel (not run where that is
 missing) and norun="why" (not run at all). Beside that every name of a file or test, every link, and in code every plumb command
 with its options must exist. It judges pages of its own first, right and wrong ones.
 """
@@ -152,8 +152,8 @@ def matches(expected, said):
 def has(need, plumb):
     if need == "h5py":
         return subprocess.run([sys.executable, "-c", "import h5py, numpy"], stderr=subprocess.DEVNULL).returncode == 0
-    if need == "nvcc":
-        return shutil.which("nvcc") is not None
+    if need in ("nvcc", "parallel"):
+        return shutil.which(need) is not None
     if need == "gpu":
         return subprocess.run([plumb, "run", "--synthetic", "tiny", "--tokens", "1", "--steps", "1", "--set", "opt", "--device", "cuda"],
                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0

@@ -9,6 +9,9 @@
 #include "core/traffic.h"
 #include "tools/origin.h"
 #include "tools/session.h"
+#include "tools/shard.h"
+
+struct cJSON;
 
 #define BENCH_FORMAT "plumb bench 1" /* of the JSON file */
 
@@ -21,6 +24,9 @@ struct bench_options {
 	bool op[PLUMB_OP_COUNT];              /* which are timed */
 	int64_t context[BENCH_CONTEXTS];
 	int contexts;
+	struct shard shard;                    /* contexts are divided */
+	int64_t every_context[BENCH_CONTEXTS]; /* of all shards */
+	int every_contexts;
 	int64_t repeat;
 	bool quick; /* do not run the digests that ship */
 	bool nvtx;
@@ -71,6 +77,14 @@ int bench_check_digests(struct bench *b, struct session *s, struct plumb_error *
 
 /* Ceiling, then every context. Errors: PLUMB_BAD_INPUT, and what ops fail with. */
 int bench_measure(struct bench *b, struct session *s, struct plumb_error *err);
+
+/* Leave the contexts that are this shard's. */
+void bench_share(struct bench_options *o);
+/* PLUMB_OK when no op is wrong. bench_verdict prints that, as the last line. */
+int bench_status(const struct bench *b);
+void bench_verdict(const struct bench *b);
+/* The field "shard" of the JSON file: contexts are units. */
+void bench_shard_json(const struct bench *b, struct cJSON *tree);
 
 /* A table on standard output, and the JSON file. */
 void bench_print(const struct bench *b);

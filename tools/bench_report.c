@@ -222,6 +222,7 @@ cJSON *bench_tree(const struct bench *b, const struct bench_old *old)
 int bench_write(const struct bench *b, const struct bench_old *old, struct plumb_error *err)
 {
 	cJSON *tree = bench_tree(b, old);
+	bench_shard_json(b, tree);
 	char *text = b->options->json ? cJSON_Print(tree) : NULL;
 	int status = PLUMB_OK;
 

@@ -10,7 +10,7 @@
 #include "tools/origin.h"
 #include "tools/output.h"
 
-enum { SHOWN = 12 }; /* findings printed */
+enum { SHOWN = 12 }; /* findings printed without --verbose */
 
 static const char *const kinds[] = {"wrong", "changes from run to run", "unwritten", "biased", "failed"};
 static const char *const kind_words[] = {"wrong", "changes", "unwritten", "biased", "failed"};
@@ -52,10 +52,11 @@ void bisect_report_local(const struct bisect *b)
 {
 	printf("local view: %lld calls of suspects on the truth's inputs, each twice; %.1f s\n", (long long)b->calls,
 		b->seconds[0]);
-	for (int i = 0; i < b->findings && i < SHOWN; i++)
+	const int shown = output_verbosity() > 0 || b->findings < SHOWN ? b->findings : SHOWN;
+	for (int i = 0; i < shown; i++)
 		print_finding(b, &b->finding[i]);
-	if (b->findings > SHOWN)
-		printf("  and %d more\n", b->findings - SHOWN);
+	if (b->findings > shown)
+		printf("  and %d more (--verbose shows them)\n", b->findings - shown);
 	if (b->findings == 0)
 		printf("  %severy call is right by itself%s\n", output_good(), output_plain());
 	fflush(stdout);

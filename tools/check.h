@@ -72,6 +72,7 @@ struct check_item {
 	struct check_drift drift;
 	bool compared;       /* all of it */
 	bool expected;       /* this view and layer range compare it */
+	bool listed;         /* this view and layer range compare it, in this shard or in another */
 	bool fed;            /* local view: by recorded inputs, so one op's rules hold; else propagated ones */
 	bool hidden;         /* not compared: inside a fused entry of a user, or a trace it does not write */
 	const char *kernel;  /* of a user, that had a hand in it: ops, as in "attn_gate"; else NULL */
@@ -90,6 +91,7 @@ struct check_options {
 	uint64_t page_seed;
 	struct plumb_decoder_options formats; /* own_caches, caches, state; the rest is not looked at */
 	int first_layer, last_layer;          /* of the items compared; L includes the outside */
+	const bool *mine;                     /* (L+1) local view of a shard: whose ops are compared; NULL: all */
 	bool bounds;                          /* judge every call by its error bound too */
 	bool progress;                        /* on standard error, after two seconds */
 	const char *label;                    /* for the progress line */
@@ -99,6 +101,7 @@ struct check_view {
 	enum plumb_view view;
 	struct check_item *item;
 	int items;
+	bool part;            /* of a shard: there may be nothing to compare */
 	int compared, failed; /* of the expected items */
 	int floats;           /* float tensors compared */
 	int64_t elements;     /* numbers compared */
@@ -124,6 +127,9 @@ int check_fits(const struct check_options *options, struct plumb_error *err);
  * else the status of what failed. */
 int check_view_run(
 	const struct check_options *options, enum plumb_view view, struct check_view *out, struct plumb_error *err);
+/* Only the items: what another shard runs. */
+int check_view_list(
+	const struct check_options *options, enum plumb_view view, struct check_view *out, struct plumb_error *err);
 void check_view_free(struct check_view *view);
 
 /* tools/check_drift.c: n values of a token of T. */
@@ -132,7 +138,7 @@ void check_drift_add(
 /* Relative L2 of a group; Inf where only one side is a number, or only the recorded side is zero. */
 double check_drift_at(const struct check_drift *drift, int group);
 
-/* PLUMB_OK when the view compared at least one tensor, all expected items passed, and so did the bounds, if asked for. */
+/* PLUMB_OK when the view compared at least one tensor (a part of it may have none), all expected items passed, and so did the bounds, if asked for. */
 int check_view_status(const struct check_view *view);
 
 #endif

@@ -64,6 +64,11 @@ static bool residual_in(struct check_run *run, int layer)
 	return layer == 0 || recorded(run, layer, "input") || recorded(run, layer - 1, "output");
 }
 
+bool check_residual_recorded(struct check_run *run, int layer)
+{
+	return layer + 1 == run->options->model->cfg.layers ? recorded(run, layer, "output") : residual_in(run, layer + 1);
+}
+
 /* One of the alternatives of a need. */
 static bool have(struct check_run *run, int layer, const char *need)
 {

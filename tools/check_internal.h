@@ -14,6 +14,7 @@ struct check_run {
 	struct plumb_error *err;
 	struct progress *progress;
 	float *score; /* (T, NB) of the running qsa_score call, by the oracle from the same query and keys */
+	bool *skip; /* (L+1) local view of a shard: layers that need not run, since what enters the next is recorded; or NULL */
 	const char *kernel,
 		*library;           /* user's kernel that ran last, and whose work has not been put right since; or NULL */
 	bool fused;                 /* the call is one of a fused entry: what lies between its ops is not known */
@@ -41,6 +42,9 @@ void check_set_operand(void *args, enum plumb_op op, const char *name, void *poi
 int check_experts(struct check_run *run, const struct plumb_call *call, struct check_item *item);
 int check_scores(struct check_run *run, const struct plumb_call *call); /* after qsa_score: fills run->score */
 int check_mask(struct check_run *run, const struct plumb_call *call, struct check_item *item);
+
+/* Whether the layer after this one can begin from recorded tensors (layer -1: layer 0, which begins from the embedding). */
+bool check_residual_recorded(struct check_run *run, int layer);
 
 /* tools/check_fed.c: whether the recorded tensors feed the op that an item comes from; and, after a call that chooses, rows
  * with a tied cut whose choice is not recorded. */

@@ -9,7 +9,8 @@
 
 int check_report_status(const struct check_report *r)
 {
-	int status = r->views >= 1 ? PLUMB_OK : PLUMB_MISMATCH;
+	/* a shard may have nothing to do; plumb merge sees that all of them together have */
+	int status = r->views >= 1 || (!r->failure && r->shard->shard.of > 1) ? PLUMB_OK : PLUMB_MISMATCH;
 	for (int i = 0; i < r->views; i++)
 		if (check_view_status(&r->view[i]) != PLUMB_OK)
 			status = PLUMB_MISMATCH;
@@ -211,8 +212,11 @@ static void print_tensors(const struct check_report *r, const struct check_view 
 {
 	int n;
 	const struct check_item **list = check_items_in_order(v, r->layers, &n);
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < n; i++) {
 		print_row(r, list[i], 1, !list[i]->verdict.pass, false);
+		if (r->verbose > 1 && list[i]->verdict.text[0])
+			printf("       %s%s%s\n", output_dim(), list[i]->verdict.text, output_plain());
+	}
 	free(list);
 }
 
@@ -304,6 +308,9 @@ void check_report_print(const struct check_report *r)
 		if (r->requantised)
 			printf("requantised %s\n", plumb_requantised_show(r->requantised, line, sizeof line));
 		printf("runs        %s, ties %s\n", r->set, r->ties == PLUMB_TIES_TORCH ? "torch" : "lower");
+		if (r->shard->shard.of > 1)
+			printf("shard       %lld of %lld\n", (long long)r->shard->shard.index,
+				(long long)r->shard->shard.of);
 		if (r->other_formats)
 			printf("note        the golden tensors were made with caches and state in the policy's formats: "
 			       "what follows from "
@@ -312,6 +319,9 @@ void check_report_print(const struct check_report *r)
 			print_view(r, &r->view[i]);
 		printf("\n");
 	}
+	if (r->views == 0)
+		printf("%spass%s  nothing of this golden is in shard %lld of %lld\n", output_good(), output_plain(),
+			(long long)r->shard->shard.index, (long long)r->shard->shard.of);
 	for (int i = 0; i < r->views; i++) {
 		const struct check_view *v = &r->view[i];
 		bool good = check_view_status(v) == PLUMB_OK;

@@ -7,6 +7,7 @@
 
 #include "core/requantise.h"
 #include "tools/check.h"
+#include "tools/check_shard.h"
 #include "tools/origin.h"
 
 struct check_report {
@@ -16,13 +17,14 @@ struct check_report {
 	int64_t tokens;
 	const struct check_view *view;
 	int views;
-	bool verbose;                                /* every tensor, not one line a layer and stage */
-	bool quiet;                                  /* the last line only */
-	bool other_formats;                          /* caches or state are stored otherwise than the recorded ones */
-	bool digest;                                 /* print one digest of the whole trace */
-	int layers;                                  /* L */
-	int64_t scanned;                             /* weights that were read and are numbers; -1: not asked for */
+	int verbose;        /* 1: every tensor, not one line a layer and stage; 2: and its demand */
+	bool quiet;         /* the last line only */
+	bool other_formats; /* caches or state are stored otherwise than the recorded ones */
+	bool digest;        /* print one digest of the whole trace */
+	int layers;         /* L */
+	int64_t scanned;    /* weights that were read and are numbers; -1: not asked for */
 	const struct plumb_requantised *requantised; /* NULL: weights are held as stored */
+	const struct check_shard *shard;             /* what the result says of its part of the work */
 	const char *failure;                         /* why there are no views, else NULL */
 	const struct origin *origin;                 /* what made the report */
 };

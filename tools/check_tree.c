@@ -230,10 +230,12 @@ cJSON *check_report_tree(const struct check_report *r)
 int check_report_json(const struct check_report *r, const char *path, struct plumb_error *err)
 {
 	cJSON *root = check_report_tree(r);
+	int told = check_shard_json(r->shard, root, check_report_status(r), r->failure, err);
 	char *json = cJSON_Print(root);
 	cJSON_Delete(root);
-	int status = json ? output_file(path, json, strlen(json), err)
-	                  : plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for the JSON report");
+	int status = told != PLUMB_OK ? told
+	             : json           ? output_file(path, json, strlen(json), err)
+	                              : plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for the JSON report");
 	free(json);
 	return status;
 }

@@ -42,6 +42,22 @@ static const char *source_stage(const struct plumb_golden_source *s)
 	return strncmp(s->dataset, "state/", 6) == 0 ? "state" : plumb_ops[s->op].stage;
 }
 
+/* The layer whose op writes an item, which is not always the one that it belongs to. */
+static int home(const struct check_options *o, const struct check_item *it)
+{
+	if (!it->source)
+		return o->model->cfg.layers;
+	return it->source->scope == PLUMB_GOLDEN_NEXT    ? it->layer - 1
+	       : it->source->scope == PLUMB_GOLDEN_FIRST ? o->model->cfg.layers
+	                                                 : it->layer;
+}
+
+/* Whether the shard compares what the ops of a layer write. */
+static bool mine(const struct check_options *o, int layer)
+{
+	return !o->mine || o->mine[layer];
+}
+
 /* The items of a run, one for each dataset, sorted by name. */
 static int make_items(const struct check_options *o, enum plumb_view view, struct check_view *out, struct plumb_error *err)
 {
@@ -77,6 +93,8 @@ static int make_items(const struct check_options *o, enum plumb_view view, struc
 			it->stage = it->source ? source_stage(it->source) : "unknown";
 			it->expected = in_range(o, it->layer);
 		}
+		it->listed = it->expected;
+		it->expected = it->expected && mine(o, home(o, it));
 	}
 	qsort(out->item, (size_t)out->items, sizeof *out->item, by_name);
 	return PLUMB_OK;
@@ -251,16 +269,59 @@ static bool writes(const struct plumb_golden_source *s, const struct plumb_call 
 	return s->op == call->op && (s->site == PLUMB_SITE_NONE || s->site == call->site) && s->form != PLUMB_GOLDEN_STATE;
 }
 
+/* A call of a layer that need not run. The embedding always does: it is what layer 0 begins from. */
+static bool skipped(const struct check_run *run, const struct plumb_call *call)
+{
+	return run->skip && run->skip[call->layer] && call->op != PLUMB_EMBED;
+}
+
+/* Between the decoder and the runner of the session. */
+static int run_or_skip(void *self, const struct plumb_call *call)
+{
+	const struct check_run *run = self;
+	const struct plumb_runner *runner = run->options->runner;
+
+	if (skipped(run, call))
+		return PLUMB_OK;
+	return runner ? runner->run(runner->self, call) : call->binding->set->op[call->op](call->env, call->args);
+}
+
+/* In place of an op that did not run: what is recorded of it. */
+static int put_in_place(struct check_run *run, const struct plumb_call *call)
+{
+	int status = PLUMB_OK;
+
+	for (int i = 0; i < plumb_golden_source_count && status == PLUMB_OK; i++) {
+		const struct plumb_golden_source *s = &plumb_golden_sources[i];
+		struct check_item *item =
+			writes(s, call) && s->form == PLUMB_GOLDEN_ROWS ? check_find(run, s, call->layer) : NULL;
+		if (item)
+			status = check_load(run, item);
+	}
+	if (status == PLUMB_OK)
+		status = check_force(run, call);
+	for (int i = 0; i < plumb_golden_source_count; i++) {
+		struct check_item *item = writes(&plumb_golden_sources[i], call)
+		                                  ? check_find(run, &plumb_golden_sources[i], call->layer)
+		                                  : NULL;
+		if (item && call->position + call->T == plumb_golden_tokens(run->options->golden))
+			plumb_golden_tensor_free(&item->golden);
+	}
+	return status;
+}
+
 /* Whether the bounds of a call are asked for. */
 static bool judged(const struct check_run *run, const struct plumb_call *call)
 {
-	return run->view->bounds && in_range(run->options, call->layer);
+	return run->view->bounds && in_range(run->options, call->layer) && mine(run->options, call->layer);
 }
 
 static int before(void *self, const struct plumb_call *call)
 {
 	struct check_run *run = self;
 	run->fused = false;
+	if (skipped(run, call))
+		return PLUMB_OK;
 	return judged(run, call) ? check_second_keep(&run->second, call, run->err) : check_boundary_before(run, call);
 }
 
@@ -277,14 +338,15 @@ static int after_op(struct check_run *run, const struct plumb_call *wrote, const
 	int status = PLUMB_OK;
 	bool put_right = false;
 
-	plumb_digest_call(&run->view->digest, wrote);
+	if (mine(run->options, call->layer))
+		plumb_digest_call(&run->view->digest, wrote);
 	if (plumb_user_is(call->binding)) {
 		run->kernel = plumb_user_ops(call->binding);
 		run->library = call->binding->set->name;
 	}
 	if (call->op == PLUMB_QSA_SCORE)
 		status = check_scores(run, call);
-	if (status == PLUMB_OK)
+	if (status == PLUMB_OK && mine(run->options, call->layer))
 		status = check_untold(run, call);
 	for (int i = 0; i < plumb_golden_source_count && status == PLUMB_OK; i++) {
 		const struct plumb_golden_source *s = &plumb_golden_sources[i];
@@ -325,8 +387,11 @@ static int after(void *self, const struct plumb_call *call)
 {
 	struct check_run *run = self;
 	struct plumb_call wrote[PLUMB_USER_MAX_OPS], full[PLUMB_USER_MAX_OPS];
-	int ops = plumb_user_done(call, wrote, full), status = PLUMB_OK;
+	int ops, status = PLUMB_OK;
 
+	if (skipped(run, call))
+		return put_in_place(run, call);
+	ops = plumb_user_done(call, wrote, full);
 	run->fused = ops > 1;
 	if (ops == 1)
 		status = judge(run, &wrote[0]);
@@ -448,14 +513,16 @@ static int run_all(struct check_run *run, const int32_t *token)
 	struct check_item *item;
 	int status;
 
-	plumb_decoder_run_through(run->decoder, o->runner);
+	const struct plumb_runner skipping = {run_or_skip, run};
+
+	plumb_decoder_run_through(run->decoder, run->skip ? &skipping : o->runner);
 	plumb_decoder_observe(run->decoder, &comparing);
 	status = plumb_decoder_step(run->decoder, token, plumb_golden_tokens(o->golden), run->err);
 	plumb_decoder_observe(run->decoder, &digesting);
-	plumb_digest_state(&run->view->digest, run->decoder);
+	plumb_digest_state_layers(&run->view->digest, run->decoder, o->mine);
 	for (int i = 0; i < run->view->items && status == PLUMB_OK; i++) {
 		item = &run->view->item[i];
-		if (item->source && item->source->form == PLUMB_GOLDEN_STATE)
+		if (item->source && item->source->form == PLUMB_GOLDEN_STATE && mine(o, item->layer))
 			status = compare_state(run, item);
 	}
 	if (run->view->view != PLUMB_VIEW_PROPAGATED || !in_range(o, o->model->cfg.layers))
@@ -479,14 +546,14 @@ static void find_missing(struct check_run *run)
 		for (int l = 0; l <= o->model->cfg.layers; l++) {
 			const struct plumb_golden_source *s = &plumb_golden_sources[i];
 			char name[96];
-			int home;
+			int where;
 			if (s->scope == PLUMB_GOLDEN_OUTSIDE && l < o->model->cfg.layers)
 				continue;
 			if (!plumb_op_runs(&o->model->cfg, s->op, l) ||
 				!plumb_golden_dataset_name(s, &o->model->cfg, l, name, sizeof name))
 				continue;
-			if (plumb_golden_source_find(&o->model->cfg, name, &home) != s || !in_range(o, home) ||
-				check_find_name(run, name))
+			if (plumb_golden_source_find(&o->model->cfg, name, &where) != s || !in_range(o, where) ||
+				!mine(o, l) || check_find_name(run, name))
 				continue;
 			v->missing++;
 			if (used < sizeof v->missing_names)
@@ -524,6 +591,40 @@ static void count(struct check_view *v)
 	}
 }
 
+int check_view_list(
+	const struct check_options *options, enum plumb_view view, struct check_view *out, struct plumb_error *err)
+{
+	int status;
+
+	memset(out, 0, sizeof *out);
+	out->view = view;
+	out->part = true;
+	status = make_items(options, view, out, err);
+	for (int i = 0; i < out->items && status == PLUMB_OK; i++)
+		out->item[i].expected = false;
+	return status;
+}
+
+/* Which layers have to run: those of the shard, and those before them up to the last recorded tensor to begin from. */
+static int choose_layers(struct check_run *run)
+{
+	const struct check_options *o = run->options;
+	int L = o->model->cfg.layers;
+	bool needed;
+
+	run->skip = malloc((size_t)(L + 1) * sizeof *run->skip);
+	if (!run->skip)
+		return plumb_fail(run->err, PLUMB_BAD_INPUT, "out of memory for %d layers", L);
+	run->skip[L] = !o->mine[L];
+	needed = o->mine[L] && !check_residual_recorded(run, L - 1);
+	for (int l = L - 1; l >= 0; l--) {
+		needed = needed || o->mine[l];
+		run->skip[l] = !needed;
+		needed = needed && !check_residual_recorded(run, l - 1);
+	}
+	return PLUMB_OK;
+}
+
 int check_view_run(
 	const struct check_options *options, enum plumb_view view, struct check_view *out, struct plumb_error *err)
 {
@@ -546,6 +647,7 @@ int check_view_run(
 
 	memset(out, 0, sizeof *out);
 	out->view = view;
+	out->part = options->mine != NULL;
 	progress_begin(&progress, options->progress, options->label);
 	if (!token)
 		status = plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for %lld tokens", (long long)T);
@@ -555,6 +657,8 @@ int check_view_run(
 		status = make_items(options, view, out, err);
 	for (int i = 0; i < out->items && status == PLUMB_OK; i++)
 		out->item[i].fed = view == PLUMB_VIEW_PROPAGATED || check_fed(&run, &out->item[i]);
+	if (status == PLUMB_OK && options->mine)
+		status = choose_layers(&run);
 	if (status == PLUMB_OK && options->bounds && !(out->bounds = check_bounds_create(options->model->cfg.layers, err)))
 		status = PLUMB_BAD_INPUT;
 	if (status == PLUMB_OK)
@@ -563,6 +667,7 @@ int check_view_run(
 		status = run_all(&run, token);
 	check_second_free(&run.second);
 	free(run.score);
+	free(run.skip);
 	plumb_decoder_destroy(run.decoder);
 	free(token);
 	out->seconds = progress_now() - progress.start;
@@ -586,7 +691,10 @@ void check_view_free(struct check_view *view)
 int check_view_status(const struct check_view *view)
 {
 	bool bounded = !view->bounds || check_bounds_status(view->bounds) == PLUMB_OK;
-	return view->compared >= 1 && view->failed == 0 && bounded ? PLUMB_OK : PLUMB_MISMATCH;
+	bool any = view->part;
+	for (int i = 0; i < view->items && any; i++)
+		any = !view->item[i].expected;
+	return (view->compared >= 1 || any) && view->failed == 0 && bounded ? PLUMB_OK : PLUMB_MISMATCH;
 }
 
 /* ---- golden and model belong together ---- */

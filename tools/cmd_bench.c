@@ -7,11 +7,12 @@
 #include "tools/bench.h"
 #include "tools/commands.h"
 #include "tools/output.h"
+#include "tools/text.h"
 
 enum { REPEAT_CUDA = 20, REPEAT_CPU = 5, REPEAT_MOST = 100000, DEFAULT_CONTEXT = 4096 };
 
 struct words {
-	const char *contexts, *project;
+	const char *contexts, *project, *shard;
 	struct option_list op;
 	int64_t repeat;
 };
@@ -39,13 +40,16 @@ static int read_contexts(const char *text, struct bench_options *o, struct plumb
 
 static int read_ops(const struct option_list *list, struct bench_options *o, struct plumb_error *err)
 {
+	char meant[TEXT_NEAREST];
+
 	for (int i = 0; i < PLUMB_OP_COUNT; i++)
 		o->op[i] = list->count == 0;
 	for (int i = 0; i < list->count; i++) {
 		const enum plumb_op op = plumb_op_find(list->item[i]);
 		if (op == PLUMB_OP_COUNT)
 			return plumb_fail(err, PLUMB_BAD_INPUT,
-				"--op names '%.80s', which is no op; 'plumb list ops' shows them", list->item[i]);
+				"--op names '%.80s', which is no op%s; 'plumb list ops' shows them", list->item[i],
+				text_op_meant(list->item[i], meant));
 		o->op[op] = true;
 	}
 	return PLUMB_OK;
@@ -94,7 +98,10 @@ static int read_words(const struct words *w, struct bench_options *o, struct plu
 	else if (status == PLUMB_OK)
 		o->context[o->contexts++] = DEFAULT_CONTEXT;
 	if (status == PLUMB_OK)
-		status = output_refuse("--json", o->json, o->compare ? o->compare : "", s->checkpoint, err);
+		status = shard_parse(w->shard, &o->shard, err);
+	if (status == PLUMB_OK)
+		bench_share(o);
+	status = output_refuse("--json", o->json, o->compare ? o->compare : "", s->checkpoint, err);
 	if (status == PLUMB_OK)
 		status = output_refuse("--html", o->html, o->compare ? o->compare : "", s->checkpoint, err);
 	if (status == PLUMB_OK)
@@ -150,12 +157,16 @@ static int bench(
 	if (status == PLUMB_OK)
 		status = bench_measure(b, &s, err);
 	const bool alone = (o->json && strcmp(o->json, "-") == 0) || (o->html && strcmp(o->html, "-") == 0);
-	if (status == PLUMB_OK && !alone) /* a report on standard output stands alone */
+	if (status == PLUMB_OK && !alone && !output_quiet()) /* a report on standard output stands alone */
 		bench_print(b);
-	if (status == PLUMB_OK && o->compare && !alone)
+	if (status == PLUMB_OK && o->compare && !alone && !output_quiet())
 		bench_compare(b, old);
 	if (status == PLUMB_OK && (o->json || o->html))
 		status = bench_write(b, o->compare ? old : NULL, err);
+	if (status == PLUMB_OK && !alone)
+		bench_verdict(b);
+	if (status == PLUMB_OK)
+		status = bench_status(b);
 	session_close(&s);
 	return status;
 }
@@ -179,13 +190,15 @@ static int run(int argc, char **argv)
 		{"--kv-format", "f32|bf16|fp8", OPTION_TEXT, &s->kv_format,
 			"how keys and values are stored (default: as the policy)"},
 		{"--state-format", "f32|f16", OPTION_TEXT, &s->state_format, "how the GDN state is stored (default f32)"},
-		{"--op", "NAME", OPTION_REPEAT, &w.op, "time these ops only"},
+		{"--op", "OP", OPTION_REPEAT, &w.op, "time these ops only"},
 		{"--repeat", "N", OPTION_COUNT, &w.repeat, "runs of which the median is taken (default 20, on a CPU 5)"},
 		{"--threads", "N", OPTION_COUNT, &s->threads, "threads of the reference"},
 		{"--gpu", "N", OPTION_COUNT, &s->gpu, "which GPU"},
 		{"--quick", NULL, OPTION_FLAG, &o.quick, "check the ops, but not the digests of whole runs that ship"},
 		{"--project", "gb10", OPTION_TEXT, &w.project, "another card, computed from bytes and launches"},
 		{"--nvtx", NULL, OPTION_FLAG, &o.nvtx, "name the ops to nsys and ncu"},
+		{"--shard", "I/N", OPTION_TEXT, &w.shard,
+			"of several contexts, measure part I of N only; 'plumb merge' joins the --json files"},
 		{"--json", "FILE", OPTION_TEXT, &o.json, "write all figures"},
 		{"--html", "FILE", OPTION_TEXT, &o.html,
 			"write a page to look at: one file, no network (docs/reading-a-report.md)"},
@@ -212,7 +225,7 @@ static int run(int argc, char **argv)
 	o.origin = &origin;
 	if (status == PLUMB_OK)
 		status = bench(b, &o, &w, old, &err);
-	if (status != PLUMB_OK)
+	if (err.text[0])
 		fprintf(stderr, "plumb bench: %s\n", err.text);
 	origin_end(&origin);
 	free(old);
@@ -237,5 +250,6 @@ const struct command command_bench = {
 		    "  plumb bench --json new.json --html new.html --compare old.json --date 2026-01-31\n"
 		    "  plumb bench --op moe_gate_up --op moe_down --repeat 100\n"
 		    "  plumb bench --synthetic small --set ref --mode twin --context 1000",
+	.operands = "",
 	.run = run,
 };

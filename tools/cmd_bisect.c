@@ -19,6 +19,7 @@
 #include "tools/output.h"
 #include "tools/progress.h"
 #include "tools/session.h"
+#include "tools/text.h"
 
 #ifndef PLUMB_VERSION
 #define PLUMB_VERSION "unknown"
@@ -31,7 +32,7 @@ struct bisect_command {
 	const char *golden, *tokens, *truth, *case_path, *json, *html, *tolerances, *date, *call;
 	struct origin origin;
 	int64_t steps, from, rows;
-	bool exact, no_search, no_colour, quiet;
+	bool exact, no_search;
 	char command[1024]; /* the command line, for the case */
 	/* after a crash */
 	int64_t stop;
@@ -115,7 +116,7 @@ static int check_lengths(const struct bisect_command *c, const struct session *s
 static int parse_call(
 	const struct bisect_command *c, const struct session *s, struct bisect_options *o, struct plumb_error *err)
 {
-	char name[64];
+	char name[64], meant[TEXT_NEAREST];
 	const char *at = strchr(c->call, '@'), *colon = strchr(c->call, ':');
 	size_t length = strcspn(c->call, "@:");
 	long long layer = -1, position = -1;
@@ -123,8 +124,9 @@ static int parse_call(
 	snprintf(name, sizeof name, "%.*s", (int)length, c->call);
 	o->wanted_op = plumb_op_find(name);
 	if (o->wanted_op == PLUMB_OP_COUNT)
-		return plumb_fail(
-			err, PLUMB_BAD_INPUT, "--call names '%.60s', which is no op; 'plumb list ops' shows them", name);
+		return plumb_fail(err, PLUMB_BAD_INPUT,
+			"--call names '%.60s', which is no op%s; 'plumb list ops' shows them", name,
+			text_op_meant(name, meant));
 	if ((at && sscanf(at, "@%lld", &layer) != 1) || (colon && sscanf(colon, ":%lld", &position) != 1) ||
 		(colon && at && at > colon))
 		return plumb_fail(err, PLUMB_BAD_INPUT, "--call is '%.80s', expected NAME[@LAYER][:POSITION]", c->call);
@@ -237,7 +239,7 @@ static int narrow_case(struct bisect *b, struct bisect_options *o)
 
 static int run_stages(const struct bisect_command *c, struct bisect *b, struct bisect_options *o, struct plumb_error *err)
 {
-	bool loud = is_loud(c), *all = malloc((size_t)b->choices * sizeof *all);
+	bool loud = is_loud(c) && !output_quiet(), *all = malloc((size_t)b->choices * sizeof *all);
 	double start = progress_now();
 	int status = all ? PLUMB_OK : plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for %d choices", b->choices);
 
@@ -428,7 +430,7 @@ static int work(void *self, struct plumb_user_mark *mark)
 		                      ->tolerance.max_rel_l2;
 		o.fused = plumb_tolerances_find(tolerances, PLUMB_VIEW_LOCAL, o.decoder.policy, "")->tolerance;
 		o.case_path = c->case_path;
-		o.progress = !c->quiet;
+		o.progress = !output_quiet();
 		o.mark = c->mark;
 		o.stop = again && !c->only_context ? c->stop : -1;
 		o.origin = (struct plumb_case_origin){.suspect = session.describes,
@@ -467,7 +469,7 @@ static int work(void *self, struct plumb_user_mark *mark)
 		else if (status == PLUMB_OK)
 			printf("case    %s\n", c->case_path);
 	} else if (status == PLUMB_OK) {
-		if (is_loud(c))
+		if (is_loud(c) && !output_quiet())
 			print_head(c, &session, &b);
 		status = run_stages(c, &b, &o, &err);
 		if (status == PLUMB_OK)
@@ -555,8 +557,6 @@ static int run(int argc, char **argv)
 		{"--html", "FILE", OPTION_TEXT, &c.html,
 			"write a page to look at: one file, no network (docs/reading-a-report.md)"},
 		{"--no-search", NULL, OPTION_FLAG, &c.no_search, "leave out the search for minimal sets"},
-		{"--quiet", NULL, OPTION_FLAG, &c.quiet, "no progress line"},
-		{"--no-color", NULL, OPTION_FLAG, &c.no_colour, "no colours on a terminal either (NO_COLOR does the same)"},
 	};
 	const char *operand[1];
 	int operands = 0, status;
@@ -567,7 +567,7 @@ static int run(int argc, char **argv)
 		&command_bisect, table, sizeof table / sizeof table[0], argc, argv, operand, 1, &operands, &done, &err);
 	if (status == PLUMB_OK && done)
 		return PLUMB_OK;
-	output_colour(!c.no_colour && is_loud(&c));
+	output_colour(is_loud(&c));
 	c.golden = operands ? operand[0] : NULL;
 	if (status == PLUMB_OK && !c.golden && !c.tokens)
 		status = plumb_fail(&err, PLUMB_BAD_INPUT, "a golden file, or --tokens, is needed; usage: plumb bisect %s",
@@ -617,7 +617,9 @@ const struct command command_bisect = {
 	.examples = "  plumb bisect golden/tiny/tiny.h5 --checkpoint golden/tiny/checkpoint --set opt --case wrong.h5\n"
 		    "  plumb bisect golden/tiny/tiny.h5 --checkpoint DIR --op gdn_out_proj=./mine.so --case wrong.h5\n"
 		    "  plumb bisect golden/tiny/tiny.h5 --checkpoint DIR --op all=./mine.so --exact --json found.json "
-                    "--html found.html\n"
+		    "--html found.html\n"
 		    "  plumb bisect --synthetic full --profile served --tokens 1,2,3 --set opt --device cuda",
+	.operands = "FILE.h5",
+	.verbose = "all findings, not the first twelve",
 	.run = run,
 };

@@ -6,6 +6,7 @@
 
 #include "tools/check.h"
 #include "tools/check_report.h"
+#include "tools/check_shard.h"
 #include "tools/commands.h"
 #include "tools/contain.h"
 #include "tools/html.h"
@@ -16,9 +17,10 @@
 struct check_command {
 	struct set_options set;
 	const char *golden;
-	const char *view, *json, *junit, *html, *date, *tolerances;
+	const char *view, *json, *junit, *tap, *html, *date, *tolerances, *shard_text;
 	struct origin origin;
-	bool verbose, quiet, no_colour, digest, bounds;
+	struct shard shard;
+	bool digest, bounds;
 };
 
 static int views_of(const char *text, bool wanted[2], struct plumb_error *err)
@@ -43,6 +45,8 @@ static int report_paths(const struct check_command *c, const char *golden, struc
 	if (status == PLUMB_OK)
 		status = output_refuse("--junit", c->junit, golden, c->set.checkpoint, err);
 	if (status == PLUMB_OK)
+		status = output_refuse("--tap", c->tap, golden, c->set.checkpoint, err);
+	if (status == PLUMB_OK)
 		status = output_refuse("--html", c->html, golden, c->set.checkpoint, err);
 	if (status == PLUMB_OK)
 		status = output_differ("--json", c->json, "--junit", c->junit, err);
@@ -50,6 +54,12 @@ static int report_paths(const struct check_command *c, const char *golden, struc
 		status = output_differ("--json", c->json, "--html", c->html, err);
 	if (status == PLUMB_OK)
 		status = output_differ("--junit", c->junit, "--html", c->html, err);
+	if (status == PLUMB_OK)
+		status = output_differ("--json", c->json, "--tap", c->tap, err);
+	if (status == PLUMB_OK)
+		status = output_differ("--junit", c->junit, "--tap", c->tap, err);
+	if (status == PLUMB_OK)
+		status = output_differ("--html", c->html, "--tap", c->tap, err);
 	return status;
 }
 
@@ -60,6 +70,8 @@ static int write_reports(const struct check_command *c, const struct check_repor
 
 	if (status == PLUMB_OK && c->junit)
 		status = check_report_junit(report, c->junit, err);
+	if (status == PLUMB_OK && c->tap)
+		status = check_shard_tap(report->shard, report->failure, c->tap, err);
 	if (status == PLUMB_OK && c->html) {
 		cJSON *tree = check_report_tree(report);
 		status = html_write(tree, c->html, err);
@@ -82,7 +94,7 @@ static int compare_and_report(const struct check_command *c, const char *path, s
 		.golden = golden,
 		.tolerances = tolerances,
 		.page_seed = (uint64_t)c->set.page_seed,
-		.progress = !c->quiet,
+		.progress = !output_quiet(),
 		.bounds = c->bounds,
 	};
 	struct check_report report = {
@@ -91,13 +103,22 @@ static int compare_and_report(const struct check_command *c, const char *path, s
 		.set = session->describes,
 		.tokens = plumb_golden_tokens(golden),
 		.view = view,
-		.verbose = c->verbose,
-		.quiet = c->quiet,
+		.verbose = output_verbosity(),
+		.quiet = output_quiet(),
 		.digest = c->digest,
 		.layers = session->model->cfg.layers,
 		.scanned = session->scanned,
 		.requantised = session->requantised,
 		.origin = &c->origin,
+	};
+	struct check_shard shard = {
+		.shard = c->shard,
+		.set = &c->set,
+		.session = session,
+		.golden = path,
+		.layers = c->set.layers,
+		.tolerances = c->tolerances,
+		.bounds = c->bounds,
 	};
 	struct plumb_error text;
 	int status = views_of(c->view, wanted, err);
@@ -123,15 +144,27 @@ static int compare_and_report(const struct check_command *c, const char *path, s
 		status = options_layers(c->set.layers, session->model->cfg.layers, &o.first_layer, &o.last_layer, err);
 	if (status == PLUMB_OK)
 		status = check_fits(&o, err);
-	report.ties = o.ties;
+	report.shard = &shard;
+	report.ties = shard.ties = o.ties;
+	shard.policy = o.policy;
+	if (status == PLUMB_OK)
+		status = check_shard_make(&shard, wanted, &o, err);
 	for (int v = 0; v < 2 && status == PLUMB_OK; v++) {
 		if (!wanted[v])
 			continue;
 		o.label = plumb_view_name((enum plumb_view)v);
+		o.mine = v == PLUMB_VIEW_LOCAL ? shard.layer : NULL;
+		if (!shard.view[v]) {
+			shard.all[shard.views++] = &shard.rest[v];
+			status = check_view_list(&o, (enum plumb_view)v, &shard.rest[v], err);
+			continue;
+		}
+		shard.all[shard.views++] = &view[report.views];
 		status = check_view_run(&o, (enum plumb_view)v, &view[report.views++], err);
 	}
 	if (status == PLUMB_OK) {
-		if (!on_stdout(c->json) && !on_stdout(c->junit) && !on_stdout(c->html)) /* a report there stands alone */
+		if (!on_stdout(c->json) && !on_stdout(c->junit) && !on_stdout(c->html) &&
+			!on_stdout(c->tap)) /* a report there stands alone */
 			check_report_print(&report);
 		status = write_reports(c, &report, err);
 		if (status == PLUMB_OK)
@@ -139,14 +172,19 @@ static int compare_and_report(const struct check_command *c, const char *path, s
 	}
 	for (int v = 0; v < report.views; v++)
 		check_view_free(&view[v]);
+	check_shard_free(&shard);
 	return status;
 }
 
 /* A run that did not get to its comparison: say why, and, when something compared was wrong, leave reports that say it too. */
 static int failed(const struct check_command *c, int status, const struct plumb_error *why)
 {
-	const struct check_report report = {
-		.golden = c->golden, .checkpoint = c->set.checkpoint, .failure = why->text, .origin = &c->origin};
+	const struct check_shard shard = {.shard = c->shard};
+	const struct check_report report = {.golden = c->golden,
+		.checkpoint = c->set.checkpoint,
+		.failure = why->text,
+		.shard = &shard,
+		.origin = &c->origin};
 	struct plumb_error err = {""};
 	int written = PLUMB_OK;
 
@@ -197,6 +235,8 @@ static int run(int argc, char **argv)
 			"other tolerances than the built-in ones ('plumb list tolerances')"},
 		{"--json", "FILE", OPTION_TEXT, &c.json, "write everything that was measured; '-' is standard output"},
 		{"--junit", "FILE", OPTION_TEXT, &c.junit, "write a JUnit report, one test case a tensor"},
+		{"--tap", "FILE", OPTION_TEXT, &c.tap, "write a TAP report, one line a tensor"},
+		SHARD_OPTION(&c.shard_text),
 		{"--html", "FILE", OPTION_TEXT, &c.html,
 			"write a page to look at: one file, no network (docs/reading-a-report.md)"},
 		{"--date", "TEXT", OPTION_TEXT, &c.date, "a date for the reports, which take none from the clock"},
@@ -206,9 +246,6 @@ static int run(int argc, char **argv)
 			"judge every op of the run by its derived error bound as well: ratio, rms, bias"},
 		{"--once", NULL, OPTION_FLAG, &c.set.once,
 			"run kernels of shared objects once, without guard zones; else each call runs twice"},
-		{"--verbose", NULL, OPTION_FLAG, &c.verbose, "one line a tensor instead of one a layer and stage"},
-		{"--quiet", NULL, OPTION_FLAG, &c.quiet, "the verdict only"},
-		{"--no-color", NULL, OPTION_FLAG, &c.no_colour, "no colours on a terminal either (NO_COLOR does the same)"},
 	};
 	const char *operand[1] = {NULL};
 	int operands, status;
@@ -219,10 +256,11 @@ static int run(int argc, char **argv)
 		&command_check, table, sizeof table / sizeof table[0], argc, argv, operand, 1, &operands, &done, &err);
 	if (status == PLUMB_OK && done)
 		return PLUMB_OK;
-	output_colour(!c.no_colour);
 	if (status == PLUMB_OK && operands != 1)
 		status = plumb_fail(
 			&err, PLUMB_BAD_INPUT, "a golden file is needed; usage: plumb check %s", command_check.usage);
+	if (status == PLUMB_OK)
+		status = shard_parse(c.shard_text, &c.shard, &err);
 	if (status == PLUMB_OK)
 		status = report_paths(&c, operand[0], &err);
 	if (status != PLUMB_OK) {
@@ -260,6 +298,9 @@ const struct command command_check = {
 		"  plumb check tiny.h5 --checkpoint DIR --op attn_gate=./mine.so\n"
 		"  plumb check tiny.h5 --checkpoint DIR --profile served --set opt --digest\n"
 		"  plumb check tiny.h5 --checkpoint DIR --layers 3 --json report.json --junit report.xml\n"
-		"  plumb check tiny.h5 --checkpoint DIR --op attn_gate=./mine.so --bounds --html report.html",
+		"  plumb check tiny.h5 --checkpoint DIR --op attn_gate=./mine.so --bounds --html report.html\n"
+		"  plumb check tiny.h5 --checkpoint DIR --set opt --shard 2/4 --json shard2.json",
+	.operands = "FILE.h5",
+	.verbose = "one line a tensor instead of one a layer and stage; twice: what was demanded of each as well",
 	.run = run,
 };

@@ -12,7 +12,6 @@
 
 struct diff_command {
 	const char *group, *rel_l2, *tolerances, *json, *ulp;
-	bool verbose, quiet, no_colour;
 };
 
 static int positive(const char *option, const char *text, double most, double *out, struct plumb_error *err)
@@ -59,7 +58,7 @@ static int compare(const struct diff_command *c, const char *const path[2], stru
 	struct plumb_h5 *a = NULL, *b = NULL;
 	struct plumb_tolerances *tolerances = NULL;
 	struct diff diff = {0};
-	struct diff_options o = {.group = c->group, .progress = !c->quiet};
+	struct diff_options o = {.group = c->group, .progress = !output_quiet()};
 	char demand[128];
 	struct golden_report report = {
 		.command = "golden diff",
@@ -69,8 +68,8 @@ static int compare(const struct diff_command *c, const char *const path[2], stru
 		.path_b = path[1],
 		.demand = demand,
 		.diff = &diff,
-		.verbose = c->verbose,
-		.quiet = c->quiet,
+		.verbose = output_verbosity() > 0,
+		.quiet = output_quiet(),
 	};
 	double start = progress_now();
 	int status = rule_of(c, &o, &tolerances, demand, err);
@@ -104,16 +103,13 @@ static int run(int argc, char **argv)
 {
 	struct diff_command c = {0};
 	const struct option table[] = {
-		{"--group", "NAME", OPTION_TEXT, &c.group, "tensors of this group only: fp32 or bf16"},
+		{"--group", "fp32|bf16", OPTION_TEXT, &c.group, "tensors of this group only"},
 		{"--ulp", "N", OPTION_TEXT, &c.ulp,
 			"floats may be N steps of binary32 apart, choices equal as sets (default: no bit may differ)"},
 		{"--rel-l2", "X", OPTION_TEXT, &c.rel_l2, "floats may differ by this relative L2, choices equal as sets"},
 		{"--tolerances", "FILE", OPTION_TEXT, &c.tolerances,
 			"the propagated rules of a tolerance file; 'builtin': those of plumb check"},
 		{"--json", "FILE", OPTION_TEXT, &c.json, "write everything that was measured; '-' is standard output"},
-		{"--verbose", NULL, OPTION_FLAG, &c.verbose, "show tensors that are equal as well"},
-		{"--quiet", NULL, OPTION_FLAG, &c.quiet, "the verdict only"},
-		{"--no-color", NULL, OPTION_FLAG, &c.no_colour, "no colours on a terminal either (NO_COLOR does the same)"},
 	};
 	const char *operand[2] = {NULL, NULL};
 	struct plumb_error err = {""};
@@ -124,7 +120,6 @@ static int run(int argc, char **argv)
 		&operands, &done, &err);
 	if (status == PLUMB_OK && done)
 		return PLUMB_OK;
-	output_colour(!c.no_colour);
 	if (status == PLUMB_OK && operands != 2)
 		status = plumb_fail(&err, PLUMB_BAD_INPUT, "two files are needed; usage: plumb golden diff %s",
 			command_golden_diff.usage);
@@ -146,5 +141,7 @@ const struct command command_golden_diff = {
 	.examples = "  plumb golden diff before.h5 after.h5\n"
 		    "  plumb golden diff a.h5 b.h5 --group fp32 --ulp 4\n"
 		    "  plumb golden diff mine.h5 golden/tiny/tiny.h5 --tolerances builtin --json report.json",
+	.operands = "FILE.h5",
+	.verbose = "show tensors that are equal as well",
 	.run = run,
 };

@@ -12,40 +12,26 @@
 #include "core/tolerance.h"
 #include "opt/device.h"
 #include "tools/commands.h"
-#include "tools/contract.h"
+#include "tools/list_op.h"
+#include "tools/output.h"
+#include "tools/text.h"
 #include "tools/trial_class.h"
 
-static const char *const roles[] = {"in", "out", "state", "weight", "constant"};
-static const char *const kinds[] = {"f32", "i32", "i64", "matrix", "bank", "cache", "ngram", "stored"};
-
-static int list_ops(void)
+static int list_ops(struct plumb_error *err)
 {
+	(void)err;
 	printf("%-16s %-18s %s\n", "op", "stage", "what it does");
-	for (int i = 0; i < PLUMB_OP_COUNT; i++)
-		printf("%-16s %-18s %s\n", plumb_ops[i].name, plumb_ops[i].stage, plumb_ops[i].brief);
-	printf("\n'plumb list OP' shows the operands and the contract of one.\n");
-	return PLUMB_OK;
-}
-
-static int list_op(enum plumb_op op)
-{
-	const struct plumb_op_info *info = &plumb_ops[op];
-	printf("%s (%s): %s\n\n%-16s %-9s %-7s %s\n", info->name, info->stage, info->brief, "operand", "role", "kind",
-		"shape");
-	for (int i = 0; i < info->operands; i++) {
-		const struct plumb_operand *o = &info->operand[i];
-		printf("%-16s %-9s %-7s (%s)%s%s\n", o->name, roles[o->role], kinds[o->kind], o->shape,
-			o->trace ? ", trace" : "", o->optional && !o->trace ? ", may be absent" : "");
+	for (int i = 0; i < PLUMB_OP_COUNT; i++) {
+		printf("%-16s %-18s ", plumb_ops[i].name, plumb_ops[i].stage);
+		text_fill(stdout, plumb_ops[i].brief, 36, 36, output_columns());
 	}
-	char *contract = contract_text(op);
-	if (contract)
-		printf("\n%s\n", contract);
-	free(contract);
+	printf("\n'plumb list OP' shows the operands, the contract and the tolerances of one.\n");
 	return PLUMB_OK;
 }
 
-static int list_orders(void)
+static int list_orders(struct plumb_error *err)
 {
+	(void)err;
 	static const struct {
 		const char *what;
 		int64_t rows, cols;
@@ -73,8 +59,9 @@ static int list_orders(void)
 	return PLUMB_OK;
 }
 
-static int list_devices(void)
+static int list_devices(struct plumb_error *err)
 {
+	(void)err;
 	static const enum plumb_device_kind kinds_of[] = {PLUMB_DEVICE_SIMT, PLUMB_DEVICE_CUDA};
 	for (size_t i = 0; i < sizeof kinds_of / sizeof kinds_of[0]; i++) {
 		struct plumb_device *d = NULL;
@@ -95,10 +82,13 @@ static int list_tolerances(struct plumb_error *err)
 	const struct plumb_tolerance_rule *rule = status == PLUMB_OK ? plumb_tolerances_rules(t, &n) : NULL;
 	char text[256];
 
-	for (int i = 0; i < n; i++)
-		printf("%-11s %-5s %-24s %s\n            %s\n", plumb_view_name(rule[i].view),
-			plumb_policy_name(rule[i].policy), rule[i].suffix[0] ? rule[i].suffix : "every tensor",
-			plumb_tolerance_show(&rule[i].tolerance, text, sizeof text), rule[i].reason);
+	for (int i = 0; i < n; i++) {
+		printf("%-11s %-5s %-24s ", plumb_view_name(rule[i].view), plumb_policy_name(rule[i].policy),
+			rule[i].suffix[0] ? rule[i].suffix : "every tensor");
+		text_fill(stdout, plumb_tolerance_show(&rule[i].tolerance, text, sizeof text), 43, 43, output_columns());
+		printf("%12s", "");
+		text_fill(stdout, rule[i].reason, 12, 12, output_columns());
+	}
 	plumb_tolerances_free(t);
 	return status;
 }
@@ -174,15 +164,49 @@ static bool is_profile(const char *name)
 	return strchr(name, '/') || (n > 5 && strcmp(name + n - 5, ".json") == 0);
 }
 
-static int list_presets(void)
+static int list_presets(struct plumb_error *err)
 {
+	(void)err;
 	for (int i = 0; plumb_preset_name(i); i++)
 		printf("%-8s %s\n", plumb_preset_name(i), plumb_preset_brief(i));
 	return PLUMB_OK;
 }
 
-static int list_classes(void)
+static int list_formats(struct plumb_error *err)
 {
+	static const char *const values[PLUMB_FORMAT_COUNT] = {
+		[PLUMB_F32] = "the stored value",
+		[PLUMB_F16] = "the stored value, widened",
+		[PLUMB_BF16] = "the stored value, widened",
+		[PLUMB_FP8_ROW] = "e4m3 * scale of the row (binary32)",
+		[PLUMB_FP8_BLOCK] = "e4m3 * scale of the block of 128 x 128 (binary32 or bf16); edge blocks may be partial",
+		[PLUMB_FP8_TABLE] = "e4m3 * scale of the table, rounded to bf16",
+		[PLUMB_NVFP4] = "e2m1 * (e4m3 scale of 16 columns * binary32 scale of the matrix)",
+	};
+	static const float one = 1.0F;
+
+	(void)err;
+	printf("%-10s %14s  %s\n", "format", "bits a value", "value");
+	for (int i = 0; i < PLUMB_FORMAT_COUNT; i++) {
+		const struct plumb_weight w = {.format = (enum plumb_format)i,
+			.rows = 4096,
+			.cols = 4096,
+			.data = &one,
+			.scale = &one,
+			.scale_format = PLUMB_F32};
+		printf("%-10s %14.4f  ", plumb_format_name((enum plumb_format)i),
+			8.0 * (double)plumb_weight_bytes(&w) / (4096.0 * 4096.0));
+		text_fill(stdout, values[i], 27, 27, output_columns());
+	}
+	printf("\nOf a matrix of 4096 x 4096 with its scales. Keys and values: f32, bf16 or fp8 (--kv-format); GDN state: "
+	       "f32 or "
+	       "f16\n(--state-format). Products are rounded once to binary32. docs/number-formats.md\n");
+	return PLUMB_OK;
+}
+
+static int list_classes(struct plumb_error *err)
+{
+	(void)err;
 	printf("%-13s %-32s %s\n", "class", "for faults", "aim, and the ops it says something about");
 	for (int i = 0; trial_class(i); i++) {
 		const struct trial_class *class = trial_class(i);
@@ -200,6 +224,60 @@ static int list_classes(void)
 	return PLUMB_OK;
 }
 
+/* Everything there is to list, in the order in which it is shown. */
+static const struct list {
+	const char *name, *brief;
+	int (*show)(struct plumb_error *err);
+} lists[] = {
+	{"ops", "what is swapped, compared, timed and bisected", list_ops},
+	{"orders", "reduction orders, and what they make of the released model's sums", list_orders},
+	{"tolerances", "what is demanded of each recorded tensor, with the reason", list_tolerances},
+	{"formats", "number formats of weights", list_formats},
+	{"profiles", "which weights are held in which format", list_profiles},
+	{"presets", "synthetic models", list_presets},
+	{"classes", "classes of hostile inputs of plumb test, and the faults that they are for", list_classes},
+	{"devices", "where the optimised set can run on this machine", list_devices},
+};
+enum { LISTS = sizeof lists / sizeof lists[0] };
+
+static int overview(void)
+{
+	printf("%-12s %s\n", "list", "what it shows");
+	for (int i = 0; i < LISTS; i++)
+		printf("%-12s %s\n", lists[i].name, lists[i].brief);
+	printf("%-12s %s\n%-12s %s\n", "OP", "operands, contract, golden tensors and tolerances of one op", "PROFILE",
+		"groups of weights of one profile, which may be a file");
+	return PLUMB_OK;
+}
+
+static int unknown(const char *word, struct plumb_error *err)
+{
+	struct text_nearest near = {.word = word};
+	const char *name, *text;
+	char meant[TEXT_NEAREST];
+	size_t size;
+
+	for (int i = 0; i < LISTS; i++)
+		text_nearest(&near, lists[i].name);
+	for (int i = 0; i < PLUMB_OP_COUNT; i++)
+		text_nearest(&near, plumb_ops[i].name);
+	for (int i = 0; (name = plumb_profile_shipped(i, &text, &size)); i++)
+		text_nearest(&near, name);
+	return plumb_fail(err, PLUMB_BAD_INPUT,
+		"'%.80s' is no list, op or profile%s; 'plumb list' shows what there is; usage: plumb list %s", word,
+		text_did_you_mean(&near, meant), command_list.usage);
+}
+
+static int show(const char *word, struct plumb_error *err)
+{
+	for (int i = 0; i < LISTS; i++)
+		if (strcmp(word, lists[i].name) == 0)
+			return lists[i].show(err);
+	if (plumb_op_find(word) != PLUMB_OP_COUNT)
+		return list_op(plumb_op_find(word), err);
+	return is_profile(word) ? list_profile(word, err) : unknown(word, err);
+}
+
 static int run(int argc, char **argv)
 {
 	const char *what[1] = {NULL};
@@ -210,32 +288,8 @@ static int run(int argc, char **argv)
 	status = options_parse(&command_list, NULL, 0, argc, argv, what, 1, &operands, &done, &err);
 	if (status == PLUMB_OK && done)
 		return PLUMB_OK;
-	if (status == PLUMB_OK && operands != 1)
-		status = plumb_fail(&err, PLUMB_BAD_INPUT, "what? usage: plumb list %s", command_list.usage);
-	if (status == PLUMB_OK) {
-		enum plumb_op op = plumb_op_find(what[0]);
-		if (strcmp(what[0], "ops") == 0)
-			status = list_ops();
-		else if (strcmp(what[0], "orders") == 0)
-			status = list_orders();
-		else if (strcmp(what[0], "devices") == 0)
-			status = list_devices();
-		else if (strcmp(what[0], "tolerances") == 0)
-			status = list_tolerances(&err);
-		else if (strcmp(what[0], "profiles") == 0)
-			status = list_profiles(&err);
-		else if (is_profile(what[0]))
-			status = list_profile(what[0], &err);
-		else if (strcmp(what[0], "presets") == 0)
-			status = list_presets();
-		else if (strcmp(what[0], "classes") == 0)
-			status = list_classes();
-		else if (op != PLUMB_OP_COUNT)
-			status = list_op(op);
-		else
-			status = plumb_fail(&err, PLUMB_BAD_INPUT, "'%s' is no list, op or profile; usage: plumb list %s",
-				what[0], command_list.usage);
-	}
+	if (status == PLUMB_OK)
+		status = operands ? show(what[0], &err) : overview();
 	if (status != PLUMB_OK)
 		fprintf(stderr, "plumb list: %s\n", err.text);
 	return status;
@@ -243,14 +297,16 @@ static int run(int argc, char **argv)
 
 const struct command command_list = {
 	.name = "list",
-	.usage = "ops|orders|tolerances|devices|profiles|presets|classes|OP|PROFILE",
-	.brief = "show ops, operands, reduction orders, tolerances, devices, profiles, presets",
-	.about = "Prints what is compiled in: the table of ops, the operands of one op with roles and shapes, the "
-		 "reduction\n"
-		 "orders, the tolerances with the reason for each, the devices this machine has, the profiles of number "
-		 "formats with the\n"
-		 "bytes of weights that a token reads in each, and the synthetic models.",
-	.examples = "  plumb list ops\n  plumb list gdn_recurrence\n  plumb list tolerances\n"
-		    "  plumb list profiles\n  plumb list served",
+	.usage = "[LIST|OP|PROFILE]",
+	.brief = "show ops, contracts, orders, tolerances, formats, profiles, presets, devices",
+	.about = "Prints what is compiled in: the ops with operands, contract, golden tensors and tolerances of each; "
+		 "reduction "
+		 "orders; tolerances with the reason for each; number formats, and profiles of them with the bytes of "
+		 "weights "
+		 "that a token reads; synthetic models; the devices that this machine has. Without an operand: what there "
+		 "is.",
+	.examples = "  plumb list\n  plumb list gdn_recurrence\n  plumb list tolerances\n  plumb list served\n"
+		    "  plumb list ./mine.json",
+	.operands = "ops|orders|tolerances|formats|profiles|presets|classes|devices|OP|PROFILE",
 	.run = run,
 };

@@ -198,7 +198,7 @@ static int write_file(const struct new_kernel *c, const char *name,
 		status = plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for %s", path);
 	if (status == PLUMB_OK)
 		status = output_file(path, text, size, err);
-	if (status == PLUMB_OK)
+	if (status == PLUMB_OK && !output_quiet())
 		printf("%s\n", path);
 	free(text);
 	return status;
@@ -249,7 +249,7 @@ static int run(int argc, char **argv)
 		status = write_file(&c, "CMakeLists.txt", write_cmake, &t, &err);
 	if (status != PLUMB_OK)
 		fprintf(stderr, "plumb new-kernel: %s\n", err.text);
-	else
+	else if (!output_quiet())
 		printf("\nbuild it:  cmake -S %s -B %s/build && cmake --build %s/build\n"
 		       "judge it:  plumb check GOLDEN.h5 --checkpoint DIR --op %s=%s/build/%s.so%s\n",
 			c.dir, c.dir, c.dir, c.ops, c.dir, c.symbol, c.cuda ? " --device cuda" : "");
@@ -265,5 +265,6 @@ const struct command command_new_kernel = {
 		 "operand looked up and described. It builds, and says that it is not written yet.",
 	.examples = "  plumb new-kernel attn_gate my_gate\n"
 		    "  plumb new-kernel hc_norm_down+hc_up_mix my_mixer --cuda",
+	.operands = "OP|DIR",
 	.run = run,
 };

@@ -12,6 +12,7 @@
 #include "tools/judge.h"
 #include "tools/output.h"
 #include "tools/session.h"
+#include "tools/shard.h"
 
 enum { MAX_CASES = 1024 };
 
@@ -20,7 +21,8 @@ struct replay_command {
 	const char *path[MAX_CASES];
 	int cases;
 	int64_t repeat;
-	const char *json;
+	const char *json, *shard_text;
+	struct shard shard;
 	bool exact;
 };
 
@@ -188,7 +190,8 @@ static int replay(const struct replay_command *c, const char *path, struct plumb
 	if (status == PLUMB_OK)
 		status = run_case(c, &s, k, &r, err);
 	if (status == PLUMB_OK) {
-		report(path, k, &s, &r);
+		if (!output_quiet() && !(c->json && strcmp(c->json, "-") == 0))
+			report(path, k, &s, &r);
 		if (list)
 			add_json(list, path, k, &r);
 		status = r.judge.pass && !r.changes ? PLUMB_OK : PLUMB_MISMATCH;
@@ -198,12 +201,45 @@ static int replay(const struct replay_command *c, const char *path, struct plumb
 	return status;
 }
 
-static int write_json(const char *path, cJSON *list, struct plumb_error *err)
+/* What this shard ran, for plumb merge. list: its cases. */
+static void add_shard(const struct replay_command *c, cJSON *top, const cJSON *list, int status)
 {
+	cJSON *o = shard_json(top, "replay", &c->shard, c->cases);
+	char name[32];
+
+	shard_json_input(o, "set", c->set.set ? c->set.set : "ref");
+	shard_json_input(o, "device", c->set.device ? c->set.device : "");
+	shard_json_input(o, "mode", c->set.mode);
+	shard_json_input(o, "exact", c->exact ? "yes" : "no");
+	for (int i = 0; i < c->set.op.count; i++) {
+		const char *equals = strchr(c->set.op.item[i], '=');
+		snprintf(name, sizeof name, "op %d", i + 1);
+		if (equals && strcmp(equals + 1, "ref") != 0 && strcmp(equals + 1, "opt") != 0)
+			shard_json_file(o, name, equals + 1);
+		else
+			shard_json_input(o, name, c->set.op.item[i]);
+	}
+	for (int i = 0; i < c->cases; i++) {
+		snprintf(name, sizeof name, "case %d", i + 1);
+		shard_json_file(o, name, c->path[i]);
+	}
+	for (const cJSON *r = list->child; r; r = r->next) {
+		bool pass = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(r, "pass"));
+		int unit = cJSON_GetObjectItemCaseSensitive(r, "unit")->valueint;
+		shard_json_unit(o, unit, c->path[unit], pass ? SHARD_PASS : SHARD_FAIL,
+			pass ? NULL : cJSON_GetObjectItemCaseSensitive(r, "text")->valuestring);
+	}
+	shard_json_status(o, status);
+}
+
+static int write_json(const struct replay_command *c, cJSON *list, int verdict, struct plumb_error *err)
+{
+	const char *path = c->json;
 	cJSON *top = cJSON_CreateObject();
 	char *text;
 	int status;
 
+	add_shard(c, top, list, verdict);
 	cJSON_AddItemToObject(top, "cases", list);
 	text = cJSON_Print(top);
 	status = text ? output_file(path, text, strlen(text), err)
@@ -219,16 +255,35 @@ static int work(void *self, struct plumb_user_mark *mark)
 	const struct replay_command *c = self;
 	cJSON *list = c->json ? cJSON_CreateArray() : NULL;
 	struct plumb_error err = {""};
-	int worst = PLUMB_OK;
+	char why[sizeof err.text];
+	int worst = PLUMB_OK, ran = 0, wrong = 0;
 
 	for (int i = 0; i < c->cases; i++) {
+		if (!shard_takes(&c->shard, i))
+			continue;
 		int status = replay(c, c->path[i], mark, list, &err);
 		if (err.text[0])
 			fprintf(stderr, "plumb replay: %s\n", err.text);
+		snprintf(why, sizeof why, "%s", err.text);
 		err.text[0] = '\0';
 		worst = status > worst ? status : worst;
+		if (list && cJSON_GetArraySize(list) == ran) { /* it ended before it was judged */
+			cJSON *o = cJSON_CreateObject();
+			cJSON_AddItemToArray(list, o);
+			cJSON_AddStringToObject(o, "case", c->path[i]);
+			cJSON_AddBoolToObject(o, "pass", false);
+			cJSON_AddStringToObject(o, "text", why);
+		}
+		if (list)
+			cJSON_AddNumberToObject(cJSON_GetArrayItem(list, ran), "unit", i);
+		ran++;
+		wrong += status != PLUMB_OK;
 	}
-	if (list && worst <= PLUMB_MISMATCH && write_json(c->json, list, &err) != PLUMB_OK) {
+	if ((c->cases > 1 || output_quiet()) && worst <= PLUMB_MISMATCH && !(c->json && strcmp(c->json, "-") == 0))
+		printf("%s%s%s  %d of %d cases%s: %d wrong\n", wrong ? output_bad() : output_good(),
+			wrong ? "FAIL" : "pass", output_plain(), ran, c->cases, c->shard.of > 1 ? " in this shard" : "",
+			wrong);
+	if (list && worst <= PLUMB_MISMATCH && write_json(c, list, worst, &err) != PLUMB_OK) {
 		fprintf(stderr, "plumb replay: %s\n", err.text);
 		return PLUMB_BAD_INPUT;
 	}
@@ -245,6 +300,7 @@ static int run(int argc, char **argv)
 		{"--repeat", "N", OPTION_COUNT, &c.repeat,
 			"run each case N times: time of the fastest, and whether results change"},
 		{"--exact", NULL, OPTION_FLAG, &c.exact, "demand every bit, whatever the case says"},
+		SHARD_OPTION(&c.shard_text),
 		{"--json", "FILE", OPTION_TEXT, &c.json, "write the figures to a file ('-': standard output)"},
 	};
 	int status;
@@ -255,6 +311,8 @@ static int run(int argc, char **argv)
 		&c.cases, &done, &err);
 	if (status == PLUMB_OK && done)
 		return PLUMB_OK;
+	if (status == PLUMB_OK)
+		status = shard_parse(c.shard_text, &c.shard, &err);
 	if (status == PLUMB_OK && c.cases == 0)
 		status = plumb_fail(&err, PLUMB_BAD_INPUT, "no case; usage: plumb replay %s", command_replay.usage);
 	if (status == PLUMB_OK && c.set.checkpoint)
@@ -298,5 +356,6 @@ const struct command command_replay = {
 	.examples = "  plumb replay golden/cases/*.h5\n"
 		    "  plumb replay case.h5 --set opt\n"
 		    "  plumb replay case.h5 --op gdn_recurrence=./mine.so --repeat 10",
+	.operands = "FILE.h5",
 	.run = run,
 };

@@ -14,12 +14,15 @@
 #include "tools/progress.h"
 #include "tools/run_digest.h"
 #include "tools/session.h"
+#include "tools/shard.h"
 
 enum { PASS = 64 }; /* tokens of the prompt that go through in one pass */
 
 struct run_command {
 	struct set_options set;
-	const char *tokens, *digests, *expect, *json;
+	const char *tokens, *digests, *expect, *json, *shard_text;
+	struct option_list expected; /* expect is the one that runs */
+	struct shard shard;
 	int64_t steps, capacity, context;
 	bool stop_at_eos, digest;
 };
@@ -100,6 +103,12 @@ static int feed_prompt(struct run *r, struct plumb_error *err)
 	return status;
 }
 
+/* With --quiet the verdict of a comparison is all that is asked for. */
+static bool prints_tokens(const struct run_command *c)
+{
+	return !(output_quiet() && c->expect);
+}
+
 /* Decode greedily after the prompt and print the ids in one line, with commas between. */
 static int decode(struct run *r, struct plumb_error *err)
 {
@@ -121,7 +130,8 @@ static int decode(struct run *r, struct plumb_error *err)
 		if (status != PLUMB_OK)
 			break;
 		progress_end(&r->progress);
-		printf("%s%d", i ? "," : "", next);
+		if (prints_tokens(c))
+			printf("%s%d", i ? "," : "", next);
 		fflush(stdout);
 		r->token[r->tokens++] = next;
 		if ((c->stop_at_eos && next == eos) || i + 1 == c->steps)
@@ -138,7 +148,7 @@ static int decode(struct run *r, struct plumb_error *err)
 	}
 	progress_end(&r->progress);
 	r->seconds = progress_now() - start;
-	if (c->steps > 0)
+	if (r->tokens > 0 && prints_tokens(c))
 		printf("\n");
 	return status;
 }
@@ -158,14 +168,12 @@ static void print_digests(const struct run *r)
 	printf("digest total %s\n", plumb_digest_show(&d, text));
 }
 
-static int write_json(const struct run *r, struct plumb_error *err)
+static cJSON *json_of(const struct run *r)
 {
 	struct rusage usage = {0};
 	struct plumb_digest total = run_digests_total(&r->digests);
 	char hex[33];
 	cJSON *tree = cJSON_CreateObject();
-	char *text = NULL;
-	int status;
 
 	(void)getrusage(RUSAGE_SELF, &usage);
 	cJSON_AddStringToObject(tree, "model", r->facts.model);
@@ -190,17 +198,50 @@ static int write_json(const struct run *r, struct plumb_error *err)
 	}
 	if (r->digesting)
 		cJSON_AddStringToObject(tree, "digest", plumb_digest_show(&total, hex));
-	text = cJSON_Print(tree);
-	status = text ? output_file(r->command->json, text, strlen(text), err)
-	              : plumb_fail(err, PLUMB_BAD_INPUT, "%s: no memory for its text", r->command->json);
+	return tree;
+}
+
+/* What this shard ran, for plumb merge. list: its runs; whole: the only one there is. */
+static int write_json(const struct run_command *c, cJSON *list, int verdict, struct plumb_error *err)
+{
+	const int files = c->expected.count;
+	cJSON *top = files > 1 ? cJSON_CreateObject() : cJSON_DetachItemFromArray(list, 0);
+	const cJSON *runs = files > 1 ? cJSON_AddArrayToObject(top, "runs") : NULL;
+	cJSON *o = shard_json(top, "run", &c->shard, files > 1 ? files : 1);
+	char name[32], *text;
+	int status;
+
+	shard_json_input(o, "set", c->set.set ? c->set.set : "ref");
+	shard_json_input(o, "mode", c->set.mode ? c->set.mode : "oracle");
+	shard_json_input(o, "device", c->set.device ? c->set.device : "");
+	for (int i = 0; i < files; i++) {
+		snprintf(name, sizeof name, "expected %d", i + 1);
+		shard_json_file(o, name, c->expected.item[i]);
+	}
+	for (cJSON *r = files > 1 ? list->child : top, *next; r; r = next) {
+		const cJSON *failure = cJSON_GetObjectItemCaseSensitive(r, "failure");
+		const cJSON *unit = cJSON_GetObjectItemCaseSensitive(r, "unit");
+		int k = cJSON_IsNumber(unit) ? unit->valueint : 0;
+		next = files > 1 ? r->next : NULL;
+		shard_json_unit(o, k, files ? c->expected.item[k] : "decode", failure ? SHARD_FAIL : SHARD_PASS,
+			failure ? failure->valuestring : NULL);
+	}
+	while (runs && list->child)
+		cJSON_AddItemToArray(cJSON_GetObjectItemCaseSensitive(top, "runs"), cJSON_DetachItemFromArray(list, 0));
+	shard_json_status(o, verdict);
+	text = cJSON_Print(top);
+	status = text ? output_file(c->json, text, strlen(text), err)
+	              : plumb_fail(err, PLUMB_BAD_INPUT, "%s: no memory for its text", c->json);
 	cJSON_free(text);
-	cJSON_Delete(tree);
+	cJSON_Delete(top);
 	return status;
 }
 
-static int finish(struct run *r, struct plumb_error *err)
+/* list: results for --json, or NULL. */
+static int finish(struct run *r, cJSON *list, struct plumb_error *err)
 {
 	const struct run_command *c = r->command;
+	cJSON *json = NULL;
 	int status = PLUMB_OK;
 
 	r->facts.token = r->token;
@@ -209,13 +250,15 @@ static int finish(struct run *r, struct plumb_error *err)
 		print_digests(r);
 	if (c->digests)
 		status = run_digests_write(c->digests, &r->digests, r->done, &r->facts, err);
-	if (c->json && status == PLUMB_OK)
-		status = write_json(r, err);
+	if (list && status == PLUMB_OK)
+		cJSON_AddItemToArray(list, json = json_of(r));
 	if (c->expect && status == PLUMB_OK) {
 		status = run_expected_compare(&r->expected, c->expect, &r->digests, r->done, &r->facts, err);
 		if (status == PLUMB_OK)
-			printf("as expected: %lld tokens, %d layers, total %s\n", (long long)r->done, r->digests.layers,
-				r->expected.total);
+			printf("%spass%s  as expected: %lld tokens, %d layers, total %s\n", output_good(), output_plain(),
+				(long long)r->done, r->digests.layers, r->expected.total);
+		else if (status == PLUMB_MISMATCH && json)
+			cJSON_AddStringToObject(json, "failure", err->text);
 	}
 	return status;
 }
@@ -360,40 +403,88 @@ static int open_run(struct run_command *c, struct run *r, struct plumb_decoder_o
 	return status;
 }
 
-struct run_work {
-	struct run_command *command;
-	struct run *run;
-	struct plumb_decoder_options *options;
-};
-
-/* Everything after the options. self: struct run_work. */
-static int work(void *self, struct plumb_user_mark *mark)
+/* --verbose: on standard error, since standard output is for tokens. */
+static void tell(const struct run *r)
 {
-	struct run_work *w = self;
-	struct run *r = w->run;
+	const int64_t decoded = r->done - r->prompts;
+
+	if (output_verbosity() == 0)
+		return;
+	fprintf(stderr, "model       %s%s%s\nruns        %s\ntime        prompt of %lld tokens %.2f s", r->facts.model,
+		*r->facts.profile ? ", profile " : "", r->facts.profile, r->session.describes, (long long)r->prompts,
+		r->prompt_seconds);
+	if (decoded > 0)
+		fprintf(stderr, ", then %.4g s a token", (r->seconds - r->prompt_seconds) / (double)decoded);
+	fprintf(stderr, "\n");
+}
+
+/* One run: a copy of the options is completed by what is expected of it. */
+static int work_one(const struct run_command *c, const char *expect, struct plumb_user_mark *mark, cJSON *list)
+{
+	struct run_command one = *c;
+	struct plumb_decoder_options o = {0};
+	struct run r = {.command = &one};
 	struct plumb_error err = {""};
 	char model[80];
-	int status = open_run(w->command, r, w->options, model, mark, &err);
+	int status;
 
+	one.expect = expect;
+	r.digesting = one.digest || one.digests || one.expect;
+	status = read_options(&one, &r, &o, &err);
 	if (status == PLUMB_OK)
-		status = decode(r, &err);
+		status = open_run(&one, &r, &o, model, mark, &err);
 	if (status == PLUMB_OK)
-		status = finish(r, &err);
+		status = decode(&r, &err);
+	if (status == PLUMB_OK)
+		tell(&r);
+	if (status == PLUMB_OK)
+		status = finish(&r, list, &err);
 	if (status != PLUMB_OK)
 		fprintf(stderr, "plumb run: %s\n", err.text);
-	plumb_graph_destroy(r->graph);
-	plumb_decoder_destroy(r->decoder);
-	session_close(&r->session);
-	run_digests_free(&r->digests);
-	free(r->token);
+	plumb_graph_destroy(r.graph);
+	plumb_decoder_destroy(r.decoder);
+	session_close(&r.session);
+	run_digests_free(&r.digests);
+	run_expected_free(&r.expected);
+	free(r.token);
+	free(r.prompt);
 	return status;
 }
 
+/* Everything after the options. self: struct run_command. */
+static int work(void *self, struct plumb_user_mark *mark)
+{
+	const struct run_command *c = self;
+	const int files = c->expected.count, runs = files ? files : 1;
+	cJSON *list = c->json ? cJSON_CreateArray() : NULL;
+	struct plumb_error err = {""};
+	int worst = PLUMB_OK;
+
+	for (int i = 0; i < runs && worst <= PLUMB_MISMATCH; i++) {
+		int before = list ? cJSON_GetArraySize(list) : 0, status;
+		if (!shard_takes(&c->shard, i))
+			continue;
+		status = work_one(c, files ? c->expected.item[i] : NULL, mark, list);
+		worst = status > worst ? status : worst;
+		if (list && files && cJSON_GetArraySize(list) > before)
+			cJSON_AddNumberToObject(cJSON_GetArrayItem(list, before), "unit", i);
+		else if (list && status == PLUMB_MISMATCH) /* no result to write */
+			worst = files > 1 ? PLUMB_BAD_INPUT : worst;
+	}
+	if (list && worst <= PLUMB_MISMATCH && (files > 1 || cJSON_GetArraySize(list) > 0) &&
+		write_json(c, list, worst, &err) != PLUMB_OK) {
+		fprintf(stderr, "plumb run: %s\n", err.text);
+		worst = PLUMB_BAD_INPUT;
+	}
+	cJSON_Delete(list);
+	return worst;
+}
+
 /* The same in a process of its own, where a user's kernel may crash. */
-static int contained(struct run_work *w)
+static int contained(struct run_command *c)
 {
 	struct plumb_error err = {""};
-	int status = contain(work, w, w->command->set.timeout, &err);
+	int status = contain(work, c, c->set.timeout, &err);
 
 	if (err.text[0])
 		fprintf(stderr, "plumb run: %s\n", err.text);
@@ -413,33 +504,35 @@ static int run(int argc, char **argv)
 		{"--stop-at-eos", NULL, OPTION_FLAG, &c.stop_at_eos, "end after the config's EOS token"},
 		{"--digest", NULL, OPTION_FLAG, &c.digest, "print a digest of every token and of the run"},
 		{"--digests", "FILE", OPTION_TEXT, &c.digests, "write digests by token and layer"},
-		{"--expect", "FILE", OPTION_TEXT, &c.expect,
-			"compare with such a file; model, prompt and so on come from it"},
+		{"--expect", "FILE", OPTION_REPEAT, &c.expected,
+			"compare with such a file; model, prompt and so on come from it. Several: one run after the other"},
+		{"--shard", "I/N", OPTION_TEXT, &c.shard_text,
+			"of several --expect files, run part I of N only; 'plumb merge' joins the --json files"},
 		{"--json", "FILE", OPTION_TEXT, &c.json, "write tokens, times and peak memory"},
 	};
 	const char *operand[1];
 	int operands, status;
 	bool done;
 	struct plumb_error err = {""};
-	struct plumb_decoder_options o = {0};
-	struct run r = {.command = &c};
-	struct run_work work_of = {&c, &r, &o};
 
 	status = options_parse(
 		&command_run, table, sizeof table / sizeof table[0], argc, argv, operand, 0, &operands, &done, &err);
 	if (status == PLUMB_OK && done)
 		return PLUMB_OK;
-	r.digesting = c.digest || c.digests || c.expect;
 	if (status == PLUMB_OK)
-		status = read_options(&c, &r, &o, &err);
+		status = shard_parse(c.shard_text, &c.shard, &err);
+	if (status == PLUMB_OK && c.shard_text && c.expected.count < 2)
+		status = plumb_fail(&err, PLUMB_BAD_INPUT,
+			"--shard divides runs, not one run, which is a chain of tokens: expected several --expect files");
+	if (status == PLUMB_OK && c.expected.count > 1 && (c.digests || c.tokens))
+		status = plumb_fail(&err, PLUMB_BAD_INPUT, "%s is for one run, expected at most one --expect file",
+			c.digests ? "--digests" : "--tokens");
 	if (status != PLUMB_OK)
 		fprintf(stderr, "plumb run: %s\n", err.text);
 	else if (!session_wants_user(&c.set))
-		status = work(&work_of, NULL);
+		status = work(&c, NULL);
 	else
-		status = contained(&work_of);
-	run_expected_free(&r.expected);
-	free(r.prompt);
+		status = contained(&c);
 	return status;
 }
 
@@ -455,6 +548,9 @@ const struct command command_run = {
 	.examples = "  plumb run --checkpoint golden/tiny/checkpoint --tokens 5,17,42 --steps 24\n"
 		    "  plumb run --checkpoint DIR --tokens 5,17,42 --policy bf16 --stop-at-eos\n"
 		    "  plumb run --synthetic full --profile served --mode twin --tokens 5,17,42 --steps 8 --digest\n"
-		    "  plumb run --expect golden/synthetic/full-served.json --set opt --device cuda",
+		    "  plumb run --expect golden/synthetic/full-served.json --set opt --device cuda\n"
+		    "  plumb run --expect a.json --expect b.json --set opt --shard 1/2 --json shard1.json",
+	.operands = "",
+	.verbose = "model, set and times on standard error",
 	.run = run,
 };

@@ -12,6 +12,7 @@
 #include "tools/contain.h"
 #include "tools/output.h"
 #include "tools/progress.h"
+#include "tools/shard.h"
 #include "tools/trial_suite.h"
 
 enum { SHOWN_FAILURES = 10, TEST_TIMEOUT = 120, MAX_CASES = 10000000, SEED_STEP = 1000000 };
@@ -22,19 +23,21 @@ struct test_command {
 	const char *device, *policy, *json, *shard, *one;
 	struct option_list seats, classes;
 	int64_t cases, seed, jobs, timeout, gpu, within;
-	bool list, fail_fast, keep_going, exact, race, verbose;
+	bool list, fail_fast, keep_going, exact, race;
+	struct shard part;
 
 	bool wanted[PLUMB_OP_COUNT];
 	const char *path[PLUMB_OP_COUNT]; /* of the shared object in the seat; NULL: the opt set */
 	struct trial_item *item;
-	int64_t items;
+	int64_t items, every; /* of this shard, of all */
 	/* what came out */
 	struct {
 		int64_t cases, failed, constant;
 		double ratio, seconds;
 	} sum[PLUMB_OP_COUNT];
 	int64_t failed;
-	double near; /* the largest ratio of a failure of a shared object; HUGE_VAL: one is no matter of nearness */
+	bool gates_failed; /* of judge_sums */
+	double near;       /* the largest ratio of a failure of a shared object; HUGE_VAL: one is no matter of nearness */
 	cJSON *reports;
 	struct progress progress;
 };
@@ -165,18 +168,16 @@ static int make_items(struct test_command *c, struct plumb_error *err)
 /* --shard I/N: every N-th case from the I-th on. */
 static int take_shard(struct test_command *c, struct plumb_error *err)
 {
-	long long part, parts;
-	char rest;
 	int64_t kept = 0;
+	int status = shard_parse(c->shard, &c->part, err);
 
-	if (!c->shard)
-		return PLUMB_OK;
-	if (sscanf(c->shard, "%lld/%lld%c", &part, &parts, &rest) != 2 || part < 1 || parts < part || parts > MAX_CASES)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "--shard is '%.40s', expected I/N with 1 <= I <= N", c->shard);
-	for (int64_t i = part - 1; i < c->items; i += parts)
-		c->item[kept++] = c->item[i];
-	c->items = kept;
-	return PLUMB_OK;
+	c->every = c->items;
+	for (int64_t i = 0; i < c->items && status == PLUMB_OK; i++)
+		if (shard_takes(&c->part, i))
+			c->item[kept++] = c->item[i];
+	if (status == PLUMB_OK)
+		c->items = kept;
+	return status;
 }
 
 static int take_one(struct test_command *c, struct plumb_error *err)
@@ -237,6 +238,7 @@ static void add_json(struct test_command *c, const struct trial_item *item, cons
 
 	cJSON_AddItemToArray(c->reports, o);
 	snprintf(inputs, sizeof inputs, "%016" PRIx64, r->inputs);
+	cJSON_AddNumberToObject(o, "unit", (double)(c->part.index - 1 + r->index * c->part.of));
 	cJSON_AddStringToObject(o, "case", trial_spec_show(&item->spec, line));
 	cJSON_AddStringToObject(o, "op", plumb_ops[item->spec.op].name);
 	if (item->spec.class)
@@ -275,7 +277,7 @@ static void on_done(void *self, const struct trial_report *r)
 	c->failed++;
 	double ratio = item->path && !c->exact && r->ratio > 1.0 ? r->ratio : HUGE_VAL;
 	c->near = ratio > c->near ? ratio : c->near;
-	if (c->sum[op].failed++ < SHOWN_FAILURES)
+	if (c->sum[op].failed++ < SHOWN_FAILURES && !output_quiet())
 		show_failure(c, item, r);
 }
 
@@ -314,10 +316,44 @@ static int judge_sums(struct test_command *c, const struct trial_sums *sums)
 			continue;
 		status = PLUMB_MISMATCH;
 		c->failed++;
+		c->gates_failed = true;
 		printf("%sFAIL%s  %s: every value is within its bound, all of class plain together are not: %s\n",
 			output_bad(), output_plain(), plumb_ops[op].name, text);
 	}
 	return status;
+}
+
+/* What this shard ran, for plumb merge. */
+static void add_shard(const struct test_command *c, cJSON *top)
+{
+	cJSON *o = shard_json(top, "test", &c->part, c->every);
+	char text[32], name[80];
+	int64_t ran = 0;
+
+	shard_json_input(o, "producer", "plumb " PLUMB_VERSION);
+	snprintf(text, sizeof text, "%" PRId64, c->seed);
+	shard_json_input(o, "seed", text);
+	snprintf(text, sizeof text, "%" PRId64, c->within);
+	shard_json_input(o, "within", text);
+	shard_json_input(o, "exact", c->exact ? "yes" : "no");
+	shard_json_input(o, "device", c->device ? c->device : "simt");
+	for (int op = 0; op < PLUMB_OP_COUNT; op++)
+		if (c->path[op]) {
+			snprintf(name, sizeof name, "library of %s", plumb_ops[op].name);
+			shard_json_file(o, name, c->path[op]);
+		}
+	for (const cJSON *r = c->reports->child; r; r = r->next, ran++) {
+		const bool pass = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(r, "pass"));
+		const cJSON *why = cJSON_GetObjectItemCaseSensitive(r, "text");
+		const cJSON *unit = cJSON_GetObjectItemCaseSensitive(r, "unit");
+		shard_json_unit(o, (int64_t)unit->valuedouble, cJSON_GetObjectItemCaseSensitive(r, "case")->valuestring,
+			pass ? SHARD_PASS : SHARD_FAIL, why ? why->valuestring : NULL);
+	}
+	if (c->gates_failed)
+		shard_json_also(o, "gates over many values", SHARD_FAIL, "an op's rms or bias is beyond its bound");
+	if (ran < c->items)
+		shard_json_failure(o, "stopped before all cases had run");
+	shard_json_status(o, c->failed || ran < c->items ? PLUMB_MISMATCH : PLUMB_OK);
 }
 
 static int write_json(const struct test_command *c, double seconds, struct plumb_error *err)
@@ -326,10 +362,10 @@ static int write_json(const struct test_command *c, double seconds, struct plumb
 	cJSON_AddStringToObject(top, "command", "test");
 	cJSON_AddNumberToObject(top, "seed", (double)c->seed);
 	cJSON_AddStringToObject(top, "device", c->device ? c->device : "simt");
-	cJSON_AddStringToObject(top, "shard", c->shard ? c->shard : "1/1");
 	cJSON_AddNumberToObject(top, "failed", (double)c->failed);
 	cJSON_AddBoolToObject(top, "pass", c->failed == 0);
 	cJSON_AddNumberToObject(top, "seconds", seconds);
+	add_shard(c, top);
 	cJSON_AddItemToObject(top, "cases", c->reports);
 	char *text = cJSON_Print(top);
 	int status = text ? output_file(c->json, text, strlen(text), err)
@@ -366,7 +402,7 @@ static int run_items(struct test_command *c, struct plumb_error *err)
 
 	if (c->json)
 		c->reports = cJSON_CreateArray();
-	progress_begin(&c->progress, true, "testing");
+	progress_begin(&c->progress, true, "test");
 	int status = trial_suite_run(&suite, &sums, err);
 	progress_end(&c->progress);
 	seconds = progress_now() - start;
@@ -375,7 +411,8 @@ static int run_items(struct test_command *c, struct plumb_error *err)
 	if (!c->one) {
 		int gates = c->within > 1 ? PLUMB_OK : judge_sums(c, &sums);
 		status = gates > status ? gates : status;
-		show_sums(c);
+		if (!output_quiet())
+			show_sums(c);
 	}
 	if (sums.ran == 0)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "no case has run");
@@ -383,7 +420,7 @@ static int run_items(struct test_command *c, struct plumb_error *err)
 		printf("%s%s%s  %" PRId64 " of %" PRId64 " cases on %s, seed %" PRId64 "; %" PRId64 " failed; %.1f s\n",
 			c->failed ? output_bad() : output_good(), c->failed ? "FAIL" : "pass", output_plain(), sums.ran,
 			c->items, c->device ? c->device : "simt", c->seed, c->failed, seconds);
-	if (c->failed && c->near > 0.0 && c->near < 64.0)
+	if (!output_quiet() && c->failed && c->near > 0.0 && c->near < 64.0)
 		printf("No failure is beyond %.3g times the bound: a kernel that sums in another order or has other "
 		       "functions may\n"
 		       "be held to more than that of the contract's order: --within %.0f\n",
@@ -430,7 +467,7 @@ static int run(int argc, char **argv)
 		{"--op", "NAME=FILE.so", OPTION_REPEAT, &c.seats,
 			"try a shared object's kernel (all=FILE.so: all of its single ops)"},
 		{"--device", "simt|cuda", OPTION_TEXT, &c.device, "where the opt set runs (default simt, the CPU)"},
-		{"--class", "NAME", OPTION_REPEAT, &c.classes, "only this class of inputs: 'plumb list classes'"},
+		{"--class", "CLASS", OPTION_REPEAT, &c.classes, "only this class of inputs: 'plumb list classes'"},
 		{"--cases", "N", OPTION_COUNT, &c.cases, "cases in all (default: one of every class for every op)"},
 		{"--seed", "N", OPTION_COUNT, &c.seed, "other cases (default 1)"},
 		{"--policy", "f32|bf16", OPTION_TEXT, &c.policy, "only this policy (default: either, by the seed)"},
@@ -441,7 +478,7 @@ static int run(int argc, char **argv)
 			"of a shared object: errors up to N times the bound of the declared order (default 1)"},
 		{"--race", NULL, OPTION_FLAG, &c.race, "simt: the race check for every case, not for one small one in 8"},
 		{"--jobs", "N", OPTION_COUNT, &c.jobs, "processes at a time (default: one a core; on cuda one)"},
-		{"--shard", "I/N", OPTION_TEXT, &c.shard, "only every N-th case, from the I-th on"},
+		SHARD_OPTION(&c.shard),
 		{"--fail-fast", NULL, OPTION_FLAG, &c.fail_fast, "stop at the first failure"},
 		{"--keep-going", NULL, OPTION_FLAG, &c.keep_going, "run all cases, whatever fails (default)"},
 		{"--timeout", "N", OPTION_COUNT, &c.timeout,
@@ -482,7 +519,7 @@ static int run(int argc, char **argv)
 
 const struct command command_test = {
 	.name = "test",
-	.usage = "[OP|STAGE...] [--op NAME=FILE.so] [--device simt|cuda] [--class NAME] [--cases N] [options]",
+	.usage = "[OP|STAGE...] [--op NAME=FILE.so] [--device simt|cuda] [--class CLASS] [--cases N] [options]",
 	.brief = "single ops on generated hostile inputs: no model, no golden file",
 	.about = "Runs each op on inputs made from a seed, in named classes (ties, NaN, subnormals, far positions, ...), "
 		 "and "
@@ -499,5 +536,6 @@ const struct command command_test = {
 		    "  plumb test moe_router --class ties --cases 500\n"
 		    "  plumb test --op attn_gate=./mine.so\n"
 		    "  plumb test --case \"moe_router T=3 E=512 policy=bf16 format=nvfp4 class=ties seed=17 device=simt\"",
+	.operands = "OP",
 	.run = run,
 };

@@ -16,7 +16,7 @@ struct make_command {
 	const char *tokens, *prompt_from, *tensors, *date;
 	const char *steps, *prefill; /* texts: not given differs from 0 */
 	int64_t save_seconds;
-	bool resume, quiet;
+	bool resume;
 };
 
 /* Everything that lives as long as the make. */
@@ -213,7 +213,7 @@ static int make(const struct make_command *c, const char *out, struct plumb_erro
 			.formats = m.formats,
 			.page_seed = (uint64_t)c->set.page_seed,
 			.resume = c->resume,
-			.progress = !c->quiet,
+			.progress = !output_quiet(),
 			.save_seconds = (double)c->save_seconds,
 			.label = "golden make",
 		};
@@ -222,7 +222,7 @@ static int make(const struct make_command *c, const char *out, struct plumb_erro
 		if (made.note)
 			fprintf(stderr, "plumb golden make: %s\n", made.note);
 	}
-	if (status == PLUMB_OK && !c->quiet)
+	if (status == PLUMB_OK && !output_quiet())
 		report(&m, out, &made, progress_now() - start);
 	golden_plan_free(&m.plan);
 	golden_origin_free(&m.origin);
@@ -253,7 +253,6 @@ static int run(int argc, char **argv)
 		{"--resume", NULL, OPTION_FLAG, &c.resume, "go on with what an earlier make left in OUT.part"},
 		{"--save-seconds", "N", OPTION_COUNT, &c.save_seconds,
 			"time between two points to go on from (default 10; 0: every step)"},
-		{"--quiet", NULL, OPTION_FLAG, &c.quiet, "errors only"},
 	};
 	const char *operand[1] = {NULL};
 	struct plumb_error err = {""};
@@ -287,5 +286,6 @@ const struct command command_golden_make = {
 		    "  plumb golden make layers.h5 --checkpoint DIR --tokens 5,17,42 --policy f32 --tensors "
 		    "'layer*/output,logits'\n"
 		    "  plumb golden make long.h5 --checkpoint DIR --prompt-from prompt.h5 --set opt --device cuda --resume",
+	.operands = "FILE.h5",
 	.run = run,
 };

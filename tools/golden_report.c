@@ -287,6 +287,8 @@ int golden_report_json(const struct golden_report *r, const char *path, struct p
 	tensors = cJSON_AddArrayToObject(root, "tensors");
 	for (int64_t i = 0; i < d->items; i++)
 		add_item(tensors, &d->item[i]);
+	if (r->shard)
+		cJSON_AddItemToObject(root, "shard", r->shard);
 	json = cJSON_Print(root);
 	cJSON_Delete(root);
 	status = json ? output_file(path, json, strlen(json), err)

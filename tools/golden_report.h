@@ -5,6 +5,8 @@
 
 #include "tools/golden_diff.h"
 
+struct cJSON;
+
 /* One fact of provenance, of both sides; NULL: not said. */
 struct golden_fact {
 	const char *name, *a, *b;
@@ -21,6 +23,7 @@ struct golden_report {
 	const struct diff *diff;
 	bool verbose, quiet;
 	double seconds;
+	struct cJSON *shard; /* for the JSON file, which takes it over; NULL: nothing */
 };
 
 /* The facts of two files that differ; when the files say nothing, nothing. */

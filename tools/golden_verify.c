@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* plumb golden verify: checksums, then the file once more by the recorded settings, then what moved. */
+#include <cJSON.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,11 +13,13 @@
 #include "tools/golden_scratch.h"
 #include "tools/output.h"
 #include "tools/progress.h"
+#include "tools/shard.h"
 
 struct verify_command {
 	struct set_options set;
-	const char *json, *keep, *tolerances;
-	bool checksums, verbose, quiet, no_colour;
+	const char *json, *keep, *tolerances, *shard_text;
+	struct shard shard;
+	bool checksums;
 };
 
 /* Everything that lives as long as the verification. */
@@ -29,7 +32,8 @@ struct verifying {
 	char *ops;              /* the recorded mixture, cut at its commas */
 	bool own;               /* made by this program, with the settings used now: every bit must be equal */
 	enum plumb_policy policy[GOLDEN_RUNS];
-	int runs;
+	int runs;     /* of this shard */
+	int all_runs; /* of all of them */
 	struct session session;
 	struct golden_origin origin;
 	struct golden_plan plan;
@@ -78,9 +82,9 @@ static int check_sums(struct verifying *v, struct plumb_error *err)
 	struct progress progress;
 	struct plumb_error text;
 
-	progress_begin(&progress, !v->c->quiet, "golden verify");
+	progress_begin(&progress, !output_quiet(), "golden verify");
 	for (int64_t i = 0; i < entries; i++) {
-		if (entry[i].type == PLUMB_H5_OTHER)
+		if (entry[i].type == PLUMB_H5_OTHER || !shard_takes(&v->c->shard, i))
 			continue;
 		v->summed += plumb_golden_sum(file, entry[i].name) != NULL;
 		v->unsummed += plumb_golden_sum(file, entry[i].name) == NULL;
@@ -201,12 +205,18 @@ static int find_runs(struct verifying *v, struct plumb_error *err)
 
 	for (int p = 0; p < 2 && status == PLUMB_OK; p++)
 		if (plumb_golden_has_run(v->golden, (enum plumb_policy)p) &&
-			(!v->c->set.policy || only == (enum plumb_policy)p))
+			(!v->c->set.policy || only == (enum plumb_policy)p) && shard_takes(&v->c->shard, v->all_runs++))
 			v->policy[v->runs++] = (enum plumb_policy)p;
-	if (status == PLUMB_OK && v->runs == 0)
+	if (status == PLUMB_OK && v->all_runs == 0)
 		status = plumb_fail(err, PLUMB_BAD_INPUT, "%s: no group /%s, needed for --policy %s", v->path,
 			plumb_golden_run_name(only), plumb_policy_name(only));
 	return status;
+}
+
+/* The number of a run of this shard among all of them. */
+static int run_number(const struct verifying *v, int i)
+{
+	return (int)(v->c->shard.index - 1) + i * (int)v->c->shard.of;
 }
 
 /* The same runs and tensors. */
@@ -245,26 +255,32 @@ static int make_plan(struct verifying *v, struct plumb_error *err)
 	return golden_plan_make(&v->plan, &choice, err);
 }
 
+static int open_session(struct verifying *v, enum plumb_ties *ties, struct plumb_error *err)
+{
+	int status = options_ties(&v->set, PLUMB_TIES_LOWER, ties, err);
+
+	if (status == PLUMB_OK)
+		status = session_open(&v->set, &v->session, err);
+	return status == PLUMB_OK ? golden_origin_make(&v->set, &v->session, *ties,
+					    plumb_golden_attribute(v->golden, "date"), &v->origin, err)
+	                          : status;
+}
+
 static int regenerate(struct verifying *v, struct plumb_error *err)
 {
 	struct golden_make make = {
 		.plan = &v->plan,
 		.session = &v->session,
 		.page_seed = (uint64_t)v->c->set.page_seed,
-		.progress = !v->c->quiet,
+		.progress = !output_quiet(),
 		.save_seconds = 1e9,
 		.label = "golden verify",
 	};
 	struct golden_made made;
-	int status = options_ties(&v->set, PLUMB_TIES_LOWER, &make.ties, err);
+	int status = open_session(v, &make.ties, err);
 
 	if (status == PLUMB_OK)
-		status = session_open(&v->set, &v->session, err);
-	if (status == PLUMB_OK)
 		status = session_formats(&v->session, &v->set, &make.formats, err);
-	if (status == PLUMB_OK)
-		status = golden_origin_make(
-			&v->set, &v->session, make.ties, plumb_golden_attribute(v->golden, "date"), &v->origin, err);
 	if (status == PLUMB_OK)
 		status = make_plan(v, err);
 	if (status == PLUMB_OK && !v->c->keep) {
@@ -279,6 +295,100 @@ static int regenerate(struct verifying *v, struct plumb_error *err)
 	return golden_make(&make, &made, err);
 }
 
+/* ---- what plumb merge joins ---- */
+
+/* The first tensor of a run that is not as demanded, or NULL. */
+static const struct diff_item *fault_of(const struct diff *diff, const char *group)
+{
+	const size_t n = strlen(group);
+
+	for (int64_t i = 0; diff && i < diff->items; i++) {
+		const struct diff_item *it = &diff->item[i];
+		if (it->state > DIFF_WITHIN && strncmp(it->name, group, n) == 0 && it->name[n] == '/')
+			return it;
+	}
+	return NULL;
+}
+
+/* Units are the file's datasets, whose checksums are spread over the shards, and its runs. diff NULL: this shard has none. */
+static cJSON *shard_of(const struct verifying *v, const struct diff *diff)
+{
+	struct plumb_h5 *file = plumb_golden_file(v->golden);
+	int64_t entries;
+	const struct plumb_h5_entry *entry = plumb_h5_entries(file, &entries);
+	cJSON *root = cJSON_CreateObject(), *o = shard_json(root, "golden verify", &v->c->shard, entries + v->all_runs);
+	bool beyond = false;
+	char name[160], printable[120];
+
+	shard_json_file(o, "golden", v->path);
+	shard_json_input(o, "producer", "plumb " PLUMB_VERSION);
+	shard_json_input(o, "checkpoint", v->origin.checkpoint ? v->origin.checkpoint : "");
+	shard_json_input(o, "set", v->set.set ? v->set.set : "ref");
+	shard_json_input(o, "device", v->set.device ? v->set.device : "");
+	shard_json_input(o, "mode", v->set.mode ? v->set.mode : "oracle");
+	shard_json_input(o, "policy", v->c->set.policy ? v->c->set.policy : "all");
+	shard_json_input(o, "checksums", v->c->checksums ? "only" : "and the runs");
+	for (int64_t i = 0; i < entries; i++) {
+		if (!shard_takes(&v->c->shard, i))
+			continue;
+		diff_printable(entry[i].name, printable, sizeof printable);
+		snprintf(name, sizeof name, "checksum/%s", printable);
+		if (entry[i].type != PLUMB_H5_OTHER && plumb_golden_sum(file, entry[i].name))
+			shard_json_unit(o, i, name, SHARD_PASS, NULL); /* others have ended the program */
+		else
+			shard_json_unit(o, i, name, SHARD_SKIP, "no checksum is recorded");
+	}
+	for (int i = 0; i < v->runs; i++) {
+		const char *group = plumb_golden_run_name(v->policy[i]);
+		const struct diff_item *fault = fault_of(diff, group);
+		char text[400] = "";
+		if (fault) {
+			diff_printable(fault->name, printable, sizeof printable);
+			snprintf(text, sizeof text, "first %s: %.250s", printable, fault->verdict.text);
+		}
+		snprintf(name, sizeof name, "run/%s", group);
+		shard_json_unit(o, entries + run_number(v, i), name, fault ? SHARD_FAIL : SHARD_PASS, text);
+		beyond = beyond || fault;
+	}
+	if (diff && !beyond && diff_status(diff) != PLUMB_OK) {
+		shard_json_also(o, "datasets outside the runs", SHARD_FAIL, "the report of this shard says which");
+		beyond = true;
+	}
+	shard_json_status(o, beyond ? PLUMB_MISMATCH : PLUMB_OK);
+	o = cJSON_DetachItemFromObject(root, "shard");
+	cJSON_Delete(root);
+	return o;
+}
+
+/* A shard that has checksums to see to and no run. */
+static int finish_sums(struct verifying *v, struct plumb_error *err)
+{
+	enum plumb_ties ties;
+	cJSON *root;
+	char *text;
+	int status;
+
+	if (!v->c->json || strcmp(v->c->json, "-") != 0)
+		printf("%s: %lld datasets as recorded, %lld without a checksum\n", v->path, (long long)v->summed,
+			(long long)v->unsummed);
+	if (!v->c->json)
+		return PLUMB_OK;
+	status = v->c->checksums ? PLUMB_OK : open_session(v, &ties, err); /* all shards are of one checkpoint */
+	if (status != PLUMB_OK)
+		return status;
+	root = cJSON_CreateObject();
+	cJSON_AddStringToObject(root, "format", "plumb golden verify 1");
+	cJSON_AddBoolToObject(root, "pass", true);
+	cJSON_AddNumberToObject(root, "checksums", (double)v->summed);
+	cJSON_AddItemToObject(root, "shard", shard_of(v, NULL));
+	text = cJSON_Print(root);
+	status = text ? output_file(v->c->json, text, strlen(text), err)
+	              : plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for the JSON report");
+	free(text);
+	cJSON_Delete(root);
+	return status;
+}
+
 /* ---- the comparison ---- */
 
 static int compare(struct verifying *v, double start, struct plumb_error *err)
@@ -287,10 +397,11 @@ static int compare(struct verifying *v, double start, struct plumb_error *err)
 	struct plumb_h5 *now = NULL;
 	struct diff diff = {0};
 	struct diff_options o = {
-		.group = v->runs == 1 && v->c->set.policy ? plumb_golden_run_name(v->policy[0]) : NULL,
+		.group = v->runs == 1 && (v->c->set.policy || v->c->shard.of > 1) ? plumb_golden_run_name(v->policy[0])
+	                                                                          : NULL,
 		.rule = v->own ? DIFF_BITS : DIFF_TOLERANCES,
 		.tolerances = v->tolerances,
-		.progress = !v->c->quiet,
+		.progress = !output_quiet(),
 	};
 	struct golden_report report = {
 		.command = "golden verify",
@@ -299,8 +410,8 @@ static int compare(struct verifying *v, double start, struct plumb_error *err)
 		.path_a = v->path,
 		.path_b = v->c->keep ? v->c->keep : v->session.describes,
 		.diff = &diff,
-		.verbose = v->c->verbose,
-		.quiet = v->c->quiet,
+		.verbose = output_verbosity() > 0,
+		.quiet = output_quiet(),
 		.demand = v->own ? "no bit may differ" : "propagated tolerances",
 	};
 	int status = plumb_h5_open(again, &now, err);
@@ -312,10 +423,12 @@ static int compare(struct verifying *v, double start, struct plumb_error *err)
 		golden_report_facts(&report, plumb_golden_file(v->golden), now);
 		if (!v->c->json || strcmp(v->c->json, "-") != 0) {
 			golden_report_print(&report);
-			if (!v->c->quiet)
+			if (!output_quiet())
 				printf("checksums  %lld datasets as recorded%s\n", (long long)v->summed,
 					v->unsummed ? "; others have none" : "");
 		}
+		if (v->c->json)
+			report.shard = shard_of(v, &diff);
 		if (v->c->json)
 			status = golden_report_json(&report, v->c->json, err);
 		if (status == PLUMB_OK)
@@ -340,16 +453,15 @@ static int verify(const struct verify_command *c, const char *path, struct plumb
 		status = plumb_tolerances_read(c->tolerances, &v.tolerances, err);
 	if (status == PLUMB_OK)
 		status = check_sums(&v, err);
-	if (status == PLUMB_OK && c->checksums)
-		printf("%s: %lld datasets as recorded, %lld without a checksum\n", path, (long long)v.summed,
-			(long long)v.unsummed);
 	if (status == PLUMB_OK && !c->checksums)
 		status = settings(&v, err);
 	if (status == PLUMB_OK && !c->checksums)
 		status = find_runs(&v, err);
-	if (status == PLUMB_OK && !c->checksums)
+	if (status == PLUMB_OK && v.runs == 0)
+		status = finish_sums(&v, err);
+	if (status == PLUMB_OK && v.runs > 0)
 		status = regenerate(&v, err);
-	if (status == PLUMB_OK && !c->checksums)
+	if (status == PLUMB_OK && v.runs > 0)
 		status = compare(&v, start, err);
 	golden_scratch_remove(v.scratch);
 	golden_plan_free(&v.plan);
@@ -372,11 +484,9 @@ static int run(int argc, char **argv)
 		{"--checksums", NULL, OPTION_FLAG, &c.checksums, "check the checksums only; needs no checkpoint"},
 		{"--tolerances", "FILE", OPTION_TEXT, &c.tolerances,
 			"other tolerances than the built-in ones, for files made elsewhere"},
+		SHARD_OPTION(&c.shard_text),
 		{"--keep", "FILE", OPTION_TEXT, &c.keep, "keep what was regenerated"},
 		{"--json", "FILE", OPTION_TEXT, &c.json, "write everything that was measured; '-' is standard output"},
-		{"--verbose", NULL, OPTION_FLAG, &c.verbose, "show tensors that are equal as well"},
-		{"--quiet", NULL, OPTION_FLAG, &c.quiet, "the verdict only"},
-		{"--no-color", NULL, OPTION_FLAG, &c.no_colour, "no colours on a terminal either (NO_COLOR does the same)"},
 	};
 	const char *operand[1] = {NULL};
 	struct plumb_error err = {""};
@@ -387,7 +497,8 @@ static int run(int argc, char **argv)
 		&operands, &done, &err);
 	if (status == PLUMB_OK && done)
 		return PLUMB_OK;
-	output_colour(!c.no_colour);
+	if (status == PLUMB_OK)
+		status = shard_parse(c.shard_text, &c.shard, &err);
 	if (status == PLUMB_OK && operands != 1)
 		status = plumb_fail(&err, PLUMB_BAD_INPUT, "a golden file is needed; usage: plumb golden verify %s",
 			command_golden_verify.usage);
@@ -412,5 +523,7 @@ const struct command command_golden_verify = {
 		    "  plumb golden verify mine.h5 --checkpoint DIR --json report.json\n"
 		    "  plumb golden verify mine.h5 --checkpoint DIR --set opt --device cuda\n"
 		    "  plumb golden verify mine.h5 --checksums",
+	.operands = "FILE.h5",
+	.verbose = "show tensors that are equal as well",
 	.run = run,
 };

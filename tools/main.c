@@ -4,13 +4,15 @@
 #include <string.h>
 
 #include "tools/commands.h"
+#include "tools/help.h"
 #include "tools/output.h"
+#include "tools/text.h"
 
 #ifndef PLUMB_VERSION
 #define PLUMB_VERSION "unknown"
 #endif
 
-static const struct command *const commands[] = {
+const struct command *const commands[] = {
 	&command_check,
 	&command_bisect,
 	&command_replay,
@@ -22,17 +24,27 @@ static const struct command *const commands[] = {
 	&command_faults,
 	&command_list,
 	&command_new_kernel,
+	&command_merge,
+	&command_completion,
+	&command_man,
+	NULL,
 };
-enum { COMMANDS = sizeof commands / sizeof commands[0] };
 
 static void usage(FILE *f)
 {
 	fprintf(f, "plumb " PLUMB_VERSION ": reference against optimised decode kernels of Qwen3.8-Flash-Next\n\n"
 		   "usage: plumb COMMAND ...\n\n");
-	for (int i = 0; i < COMMANDS; i++)
-		fprintf(f, "  %-10s %s\n", commands[i]->name, commands[i]->brief);
-	fprintf(f, "\n'plumb COMMAND --help' explains one, with examples.\n"
-		   "exit status: 0 within tolerance, 1 a mismatch, 2 wrong usage or bad input, 3 no such device\n");
+	for (int i = 0; commands[i]; i++)
+		fprintf(f, "  %-11s %s\n", commands[i]->name, commands[i]->brief);
+	fprintf(f, "\n'plumb COMMAND --help' explains one, with examples; 'plumb list' shows what is compiled in.\n\n"
+		   "examples:\n"
+		   "  plumb check golden/tiny/tiny.h5 --checkpoint golden/tiny/checkpoint\n"
+		   "  plumb check golden/tiny/tiny.h5 --checkpoint golden/tiny/checkpoint --op attn_gate=./mine.so\n"
+		   "  plumb bisect golden/tiny/tiny.h5 --checkpoint golden/tiny/checkpoint --op all=./mine.so --case "
+		   "wrong.h5\n\n"
+		   "exit status:\n");
+	for (int i = 0; i < 4; i++)
+		fprintf(f, "  %d  %s\n", i, help_exit[i]);
 }
 
 /* The library is built for CPUs with AVX2 and FMA; say so instead of dying of an illegal instruction. */
@@ -47,11 +59,16 @@ static int cpu_serves(void)
 
 static int dispatch(int argc, char **argv)
 {
+	static char help[] = "--help";
+	struct text_nearest near = {.word = ""};
+	char meant[TEXT_NEAREST];
+
 	if (!cpu_serves()) {
 		fprintf(stderr, "plumb: this CPU has no AVX2 and FMA, which this build needs\n");
 		return PLUMB_BAD_INPUT;
 	}
-	if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
+	if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+		(argc == 2 && strcmp(argv[1], "help") == 0)) {
 		usage(argc < 2 ? stderr : stdout);
 		return argc < 2 ? PLUMB_BAD_INPUT : PLUMB_OK;
 	}
@@ -59,10 +76,18 @@ static int dispatch(int argc, char **argv)
 		printf("plumb " PLUMB_VERSION "\n");
 		return PLUMB_OK;
 	}
-	for (int i = 0; i < COMMANDS; i++)
+	if (strcmp(argv[1], "help") == 0 && argc == 3) { /* plumb help check: plumb check --help */
+		argv[1] = argv[2];
+		argv[2] = help;
+	}
+	near.word = argv[1];
+	for (int i = 0; commands[i]; i++) {
 		if (strcmp(argv[1], commands[i]->name) == 0)
 			return commands[i]->run(argc - 1, argv + 1);
-	fprintf(stderr, "plumb: unknown command '%s'; 'plumb --help' lists them\n", argv[1]);
+		text_nearest(&near, commands[i]->name);
+	}
+	fprintf(stderr, "plumb: unknown command '%s'%s; 'plumb --help' lists them\n", argv[1],
+		text_did_you_mean(&near, meant));
 	return PLUMB_BAD_INPUT;
 }
 

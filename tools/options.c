@@ -6,17 +6,42 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void help(const struct command *c, const struct option *table, int options)
+#include "tools/help.h"
+#include "tools/output.h"
+#include "tools/text.h"
+
+/* Written by options_parse, read by it: the program has one command line. */
+static struct {
+	bool quiet, plain;
+	const char *colour;
+} common;
+
+const struct option options_common[] = {
+	{"--quiet", NULL, OPTION_FLAG, &common.quiet, "the verdict only; errors are still told"},
+	{"--verbose", NULL, OPTION_FLAG, NULL, "more detail"},
+	{"--color", "auto|always|never", OPTION_TEXT, &common.colour,
+		"colours: on a terminal (default; NO_COLOR turns them off), always or never"},
+	{"--no-color", NULL, OPTION_FLAG, &common.plain, "as --color never"},
+};
+const int options_common_count = sizeof options_common / sizeof options_common[0];
+
+static options_visit *describe;
+static void *describe_self;
+
+void options_describe(const struct command *command, options_visit *fn, void *self)
 {
-	printf("usage: plumb %s %s\n\n%s\n\noptions:\n", c->name, c->usage, c->about);
-	for (int i = 0; i < options; i++) {
-		char left[64];
-		snprintf(left, sizeof left, "%s%s%s", table[i].name, table[i].value ? " " : "",
-			table[i].value ? table[i].value : "");
-		printf("  %-28s %s\n", left, table[i].help);
+	char name[64], *argv[2] = {name, NULL};
+
+	if (command->parts) {
+		for (int i = 0; command->parts[i]; i++)
+			options_describe(command->parts[i], fn, self);
+		return;
 	}
-	printf("  %-28s %s\n\nexamples:\n%s\n", "--help", "this text", c->examples);
-	printf("\nexit status: 0 within tolerance, 1 a mismatch, 2 wrong usage or bad input, 3 no such device\n");
+	snprintf(name, sizeof name, "%s", command->name);
+	describe = fn;
+	describe_self = self;
+	command->run(1, argv);
+	describe = NULL;
 }
 
 static int parse_count(const char *name, const char *text, int64_t *out, struct plumb_error *err)
@@ -53,49 +78,123 @@ static int put(const struct option *o, const char *value, struct plumb_error *er
 	return PLUMB_BAD_INPUT;
 }
 
+static const struct option *find(const struct option *table, int options, const char *name, size_t n)
+{
+	for (int i = 0; i < options; i++)
+		if (strlen(table[i].name) == n && strncmp(table[i].name, name, n) == 0)
+			return &table[i];
+	return NULL;
+}
+
+static int unknown(const struct command *command, const struct option *table, int options, const char *word, size_t n,
+	struct plumb_error *err)
+{
+	char name[64], near[TEXT_NEAREST];
+	struct text_nearest best = {.word = name};
+
+	snprintf(name, sizeof name, "%.*s", (int)n, word);
+	for (int i = 0; i < options; i++)
+		text_nearest(&best, table[i].name);
+	for (int i = 0; i < options_common_count; i++)
+		text_nearest(&best, options_common[i].name);
+	return plumb_fail(err, PLUMB_BAD_INPUT, "unknown option '%.200s'%s; 'plumb %s --help' lists them", word,
+		text_did_you_mean(&best, near), command->name);
+}
+
+/* -q, -v, -vv: 1 when the word is one, 0 when not. */
+static int short_option(const char *word, int *verbosity)
+{
+	size_t n = strspn(word + 1, "v");
+
+	if (strcmp(word, "-q") == 0) {
+		common.quiet = true;
+		return 1;
+	}
+	if (n == 0 || word[1 + n])
+		return 0;
+	*verbosity += (int)n;
+	return 1;
+}
+
+/* The common options are all there: settle them. */
+static int settle(int verbosity, struct plumb_error *err)
+{
+	enum output_when when = OUTPUT_AUTO;
+
+	if (common.quiet && verbosity)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "--quiet and --verbose: expected one of them");
+	if (common.plain)
+		when = OUTPUT_NEVER;
+	if (common.colour && strcmp(common.colour, "always") == 0)
+		when = OUTPUT_ALWAYS;
+	else if (common.colour && strcmp(common.colour, "never") == 0)
+		when = OUTPUT_NEVER;
+	else if (common.colour && strcmp(common.colour, "auto") != 0)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "--color is '%s', expected auto, always or never", common.colour);
+	output_level(common.quiet, verbosity, when);
+	output_colour(true);
+	return PLUMB_OK;
+}
+
+/* The option that stands in argv[*i], whose value may be the next word. */
+static int take(const struct command *command, const struct option *table, int options, int argc, char **argv, int *i,
+	int *verbosity, struct plumb_error *err)
+{
+	const char *a = argv[*i], *equals = strchr(a, '=');
+	size_t n = equals ? (size_t)(equals - a) : strlen(a);
+	const struct option *o = find(table, options, a, n);
+
+	if (!o && a[1] != '-' && short_option(a, verbosity))
+		return PLUMB_OK;
+	if (!o)
+		o = find(options_common, options_common_count, a, n);
+	if (!o)
+		return unknown(command, table, options, a, n, err);
+	if (!o->value && a[n])
+		return plumb_fail(err, PLUMB_BAD_INPUT, "%s takes no value", o->name);
+	if (strcmp(o->name, "--verbose") == 0)
+		++*verbosity;
+	if (strcmp(o->name, "--quiet") == 0)
+		common.quiet = true;
+	if (!o->value)
+		return o->place ? put(o, NULL, err) : PLUMB_OK;
+	if (a[n])
+		return put(o, a + n + 1, err);
+	if (*i + 1 < argc)
+		return put(o, argv[++*i], err);
+	return plumb_fail(err, PLUMB_BAD_INPUT, "%s needs a value: %s", o->name, o->value);
+}
+
 int options_parse(const struct command *command, const struct option *table, int options, int argc, char **argv,
 	const char **operand, int max_operands, int *operands, bool *done, struct plumb_error *err)
 {
-	*operands = 0;
-	*done = false;
-	for (int i = 1; i < argc; i++) {
-		const char *a = argv[i], *equals = strchr(a, '=');
-		size_t n = a[0] == '-' && equals ? (size_t)(equals - a) : strlen(a);
-		const struct option *o = NULL;
-		int status;
+	bool words = false; /* behind "--" */
+	int verbosity = 0, status = PLUMB_OK;
 
-		if (strcmp(a, "--help") == 0 || strcmp(a, "-h") == 0) {
-			help(command, table, options);
+	*operands = 0;
+	*done = describe != NULL;
+	if (describe) {
+		describe(describe_self, command, table, options);
+		return PLUMB_OK;
+	}
+	for (int i = 1; i < argc && status == PLUMB_OK; i++) {
+		const char *a = argv[i];
+		if (!words && (strcmp(a, "--help") == 0 || strcmp(a, "-h") == 0)) {
+			help_print(command, table, options);
 			*done = true;
 			return PLUMB_OK;
 		}
-		if (a[0] != '-' || !a[1]) {
-			if (*operands == max_operands)
-				return plumb_fail(err, PLUMB_BAD_INPUT, "unexpected argument '%s'; usage: plumb %s %s", a,
-					command->name, command->usage);
-			operand[(*operands)++] = a;
-			continue;
-		}
-		for (int j = 0; j < options && !o; j++)
-			if (strlen(table[j].name) == n && strncmp(table[j].name, a, n) == 0)
-				o = &table[j];
-		if (!o)
-			return plumb_fail(err, PLUMB_BAD_INPUT, "unknown option '%s'; 'plumb %s --help' lists them", a,
-				command->name);
-		if (!o->value && a[n])
-			return plumb_fail(err, PLUMB_BAD_INPUT, "%s takes no value", o->name);
-		if (!o->value)
-			status = put(o, NULL, err);
-		else if (a[n])
-			status = put(o, a + n + 1, err);
-		else if (i + 1 < argc)
-			status = put(o, argv[++i], err);
+		if (!words && strcmp(a, "--") == 0)
+			words = true;
+		else if (!words && a[0] == '-' && a[1])
+			status = take(command, table, options, argc, argv, &i, &verbosity, err);
+		else if (*operands == max_operands)
+			status = plumb_fail(err, PLUMB_BAD_INPUT, "unexpected argument '%s'; usage: plumb %s %s", a,
+				command->name, command->usage);
 		else
-			status = plumb_fail(err, PLUMB_BAD_INPUT, "%s needs a value: %s", o->name, o->value);
-		if (status != PLUMB_OK)
-			return status;
+			operand[(*operands)++] = a;
 	}
-	return PLUMB_OK;
+	return status == PLUMB_OK ? settle(verbosity, err) : status;
 }
 
 /* One of two words. */

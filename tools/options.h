@@ -31,20 +31,35 @@ struct option {
 	const char *help;
 };
 
-/* What a subcommand says of itself. */
+/* What a subcommand says of itself: help, completion and manual page are made from this and from its table of options. */
 struct command {
-	const char *name;     /* "check" */
+	const char *name;     /* "check"; "golden make" */
 	const char *usage;    /* "GOLDEN.h5 --checkpoint DIR [options]" */
 	const char *brief;    /* one line */
-	const char *about;    /* paragraphs */
-	const char *examples; /* lines */
+	const char *about;    /* text that is filled to the width; an empty line between paragraphs */
+	const char *examples; /* lines, as they are */
+	const char
+		*operands; /* what completion offers for operands, as in an option's value: "FILE.h5", "a|b"; NULL: files */
+	const char *verbose;                /* what --verbose shows, for help; NULL: "more detail" */
+	const struct command *const *parts; /* of a command that only picks one of these (NULL at the end); else NULL */
 	int (*run)(int argc, char **argv);
 };
 
-/* Parse argv[1..]: options of the table, the rest into operand (up to max_operands).
- * --help prints the command's help and sets *done. Errors: PLUMB_BAD_INPUT naming the option and what it takes. */
+/* Options that every command takes beside its own: the words of these are in tools/output.h. A table with an option of the
+ * same name comes first. */
+extern const struct option options_common[];
+extern const int options_common_count;
+
+/* Parse argv[1..]: options of the table and the common ones, the rest into operand (up to max_operands); what stands after
+ * "--" is an operand. --help prints the command's help and sets *done. Every run() calls this before it does anything else
+ * and returns PLUMB_OK when *done says so: options_describe relies on it.
+ * Errors: PLUMB_BAD_INPUT naming the option and what it takes. */
 int options_parse(const struct command *command, const struct option *table, int options, int argc, char **argv,
 	const char **operand, int max_operands, int *operands, bool *done, struct plumb_error *err);
+
+/* Hand a command's table of options, and that of each of its parts, to fn: nothing is parsed and nothing runs. */
+typedef void options_visit(void *self, const struct command *command, const struct option *table, int options);
+void options_describe(const struct command *command, options_visit *fn, void *self);
 
 /* What every command that runs a decoder takes. */
 struct set_options {

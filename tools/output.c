@@ -9,10 +9,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum { COLUMNS_LEAST = 40 }; /* a narrower terminal breaks lines by itself */
+
 static bool colour;
+static struct {
+	bool quiet;
+	int verbosity;
+	enum output_when colours;
+} level;
 
 static int fail(const char *path, const char *temporary, FILE *f, struct plumb_error *err)
 {
@@ -146,10 +154,45 @@ int output_end(int status)
 	return status;
 }
 
+void output_level(bool quiet, int verbosity, enum output_when colours)
+{
+	level.quiet = quiet;
+	level.verbosity = verbosity;
+	level.colours = colours;
+}
+
+bool output_quiet(void)
+{
+	return level.quiet;
+}
+
+int output_verbosity(void)
+{
+	return level.verbosity;
+}
+
+int output_columns(void)
+{
+	const char *text = getenv("COLUMNS");
+	struct winsize w = {0};
+	char *end;
+
+	if (text && *text >= '1' && *text <= '9') {
+		long n = strtol(text, &end, 10);
+		if (!*end && n <= 10000)
+			return n < COLUMNS_LEAST ? COLUMNS_LEAST : (int)n;
+	}
+	if (isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 0)
+		return w.ws_col < COLUMNS_LEAST ? COLUMNS_LEAST : w.ws_col;
+	return 0;
+}
+
 void output_colour(bool allowed)
 {
 	const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
-	colour = allowed && isatty(STDOUT_FILENO) && !(no && *no) && !(term && strcmp(term, "dumb") == 0);
+	bool fits = isatty(STDOUT_FILENO) && !(no && *no) && !(term && strcmp(term, "dumb") == 0);
+
+	colour = allowed && (level.colours == OUTPUT_ALWAYS || (level.colours == OUTPUT_AUTO && fits));
 }
 
 const char *output_good(void)

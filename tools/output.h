@@ -25,7 +25,21 @@ int output_differ(
 void output_begin(void);
 int output_end(int status);
 
-/* Colours: only on a terminal, and not with NO_COLOR or --no-color. */
+/* What --quiet, --verbose and --color say, the same in every command. quiet: the verdict line (or, where there is none, the
+ * result) and nothing else; errors are told all the same. verbosity: how often --verbose was given. */
+enum output_when {
+	OUTPUT_AUTO, /* on a terminal, and not with NO_COLOR or TERM=dumb */
+	OUTPUT_ALWAYS,
+	OUTPUT_NEVER,
+};
+void output_level(bool quiet, int verbosity, enum output_when colours);
+bool output_quiet(void);
+int output_verbosity(void);
+
+/* Columns of a line: COLUMNS, or those of the terminal that standard output is; 0: neither, lines are as long as they are. */
+int output_columns(void);
+
+/* Colours of what follows on standard output, as --color says; allowed false: none, since a report goes there. */
 void output_colour(bool allowed);
 const char *output_good(void); /* escape sequences, or "" */
 const char *output_bad(void);

@@ -5,6 +5,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tools/output.h"
+
+static const double LINE_SECONDS = 10.0; /* between two lines of a log */
+
 double progress_now(void)
 {
 	struct timespec t;
@@ -14,7 +18,8 @@ double progress_now(void)
 
 void progress_begin(struct progress *p, bool wanted, const char *label)
 {
-	p->on = wanted && isatty(STDERR_FILENO);
+	p->terminal = isatty(STDERR_FILENO);
+	p->on = wanted && !output_quiet() && (p->terminal || output_verbosity() > 0);
 	p->shown = false;
 	p->start = p->last = progress_now();
 	p->label = label;
@@ -23,12 +28,13 @@ void progress_begin(struct progress *p, bool wanted, const char *label)
 void progress_within(struct progress *p, int64_t done, double within, int64_t total, const char *unit, const char *where)
 {
 	double now = progress_now(), spent = now - p->start, part = (double)done + within;
-	if (!p->on || spent < 2.0 || now - p->last < 0.2 || part <= 0)
+	if (!p->on || spent < 2.0 || now - p->last < (p->terminal ? 0.2 : LINE_SECONDS) || part <= 0)
 		return;
 	p->last = now;
-	p->shown = true;
-	fprintf(stderr, "\r%s: %s %lld of %lld%s%s, %.3g %s/s, %.0f s left \033[K", p->label, unit, (long long)done,
-		(long long)total, *where ? ", " : "", where, part / spent, unit, spent * ((double)total - part) / part);
+	p->shown = p->terminal;
+	fprintf(stderr, "%s%s: %s %lld of %lld%s%s, %.3g %s/s, %.0f s left%s", p->terminal ? "\r" : "", p->label, unit,
+		(long long)done, (long long)total, *where ? ", " : "", where, part / spent, unit,
+		spent * ((double)total - part) / part, p->terminal ? " \033[K" : "\n");
 	fflush(stderr);
 }
 

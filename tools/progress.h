@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* One line on standard error that says how far a long command is. It shows nothing during the first two seconds, and
- * nothing at all when standard error is no terminal. */
+ * nothing at all with --quiet or when standard error is no terminal; with --verbose it then is a line every ten seconds, for
+ * the log of a CI job. */
 #ifndef PLUMB_TOOLS_PROGRESS_H
 #define PLUMB_TOOLS_PROGRESS_H
 
@@ -9,6 +10,7 @@
 
 struct progress {
 	bool on;
+	bool terminal; /* the line is written over; else each is a line of a log */
 	bool shown;
 	double start, last; /* seconds of the monotonic clock */
 	const char *label;

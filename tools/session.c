@@ -10,6 +10,7 @@
 #include "ref/ref.h"
 #include "ref/twin/twin.h"
 #include "tools/progress.h"
+#include "tools/text.h"
 
 /* The functions that the words ref and opt stand for. */
 struct bindings {
@@ -148,7 +149,7 @@ static bool runs_in(const struct plumb_config *cfg, enum plumb_op op, int first,
 /* One --op NAME[@A-B]=ref|opt|FILE.so. */
 static int bind_op(struct session *s, const char *text, const struct bindings *b, struct plumb_error *err)
 {
-	char name[256], option[280], layers[32] = "";
+	char name[256], option[280], layers[32] = "", meant[TEXT_NEAREST];
 	const char *equals = strchr(text, '='), *at = strchr(text, '@');
 	struct plumb_binding binding;
 	int first, last, status;
@@ -168,8 +169,8 @@ static int bind_op(struct session *s, const char *text, const struct bindings *b
 		return plumb_user_bind(s->user, &s->plan, s->cfg, equals + 1, name, first, last, s->device, err);
 	enum plumb_op op = plumb_op_find(name);
 	if (op == PLUMB_OP_COUNT)
-		return plumb_fail(
-			err, PLUMB_BAD_INPUT, "--op names '%s', which is no op; 'plumb list ops' shows them", name);
+		return plumb_fail(err, PLUMB_BAD_INPUT, "--op names '%s', which is no op%s; 'plumb list ops' shows them",
+			name, text_op_meant(name, meant));
 	snprintf(option, sizeof option, "--op %s", name);
 	if (status == PLUMB_OK)
 		status = choose(option, equals + 1, b, &binding, err);

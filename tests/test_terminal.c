@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: MIT */
+/* What a terminal shows: help of every command from its table of options, words that were meant, --quiet, --verbose, --color and
+ * COLUMNS, which mean the same everywhere; and the text functions behind them. */
+#include <check.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/program.h"
+#include "tests/support/scratch.h"
+#include "tools/text.h"
+
+#define TINY PLUMB_GOLDEN_DIR "/tiny/tiny.h5"
+#define CHECKPOINT PLUMB_GOLDEN_DIR "/tiny/checkpoint"
+#define CASE PLUMB_GOLDEN_DIR "/cases/argmax.h5"
+
+static char dir[SCRATCH_PATH];
+static struct program_result r;
+
+static const char *const commands[] = {"check", "bisect", "replay", "test", "run", "bench", "golden make", "golden verify",
+	"golden diff", "drift", "list", "new-kernel", "merge", "completion", "man"};
+enum { COMMANDS = sizeof commands / sizeof commands[0] };
+
+/* ---- text ---- */
+
+static void filled(const char *text, int at, int indent, int width, const char *expected)
+{
+	char *out = NULL;
+	size_t size = 0;
+	FILE *f = open_memstream(&out, &size);
+
+	text_fill(f, text, at, indent, width);
+	fclose(f);
+	ck_assert_str_eq(out, expected);
+	free(out);
+}
+
+START_TEST(fill)
+{
+	filled("one two three", 0, 0, 0, "one two three\n");
+	filled("one two three", 0, 0, 7, "one two\nthree\n");
+	filled("one two three", 0, 0, 8, "one two\nthree\n");
+	filled("one two three", 0, 0, 13, "one two three\n");
+	filled("one two three", 0, 0, 12, "one two\nthree\n");
+	filled("one two", 6, 4, 10, "one\n    two\n"); /* the cursor stands in column 6 */
+	filled("one\ntwo\n\nthree", 0, 2, 40, "one two\n\n  three\n");
+	filled("  a  b ", 0, 0, 40, "a b\n");
+	filled("abcdefghij k", 0, 2, 5, "abcdefghij\n  k\n"); /* a word that fits nowhere stands alone */
+	filled("", 0, 0, 5, "\n");
+}
+END_TEST
+
+static const char *meant(const char *word, const char *const *list)
+{
+	static char text[TEXT_NEAREST];
+	struct text_nearest near = {.word = word};
+
+	for (; *list; list++)
+		text_nearest(&near, *list);
+	return text_did_you_mean(&near, text);
+}
+
+START_TEST(nearest)
+{
+	static const char *const list[] = {"check", "bench", "bisect", "golden", "list", NULL};
+	char text[TEXT_NEAREST], longer[200];
+
+	ck_assert_str_eq(meant("chekc", list), ", did you mean 'check'?"); /* neighbours swapped: one step */
+	ck_assert_str_eq(meant("chck", list), ", did you mean 'check'?");
+	ck_assert_str_eq(meant("checck", list), ", did you mean 'check'?");
+	ck_assert_str_eq(meant("bisekt", list), ", did you mean 'bisect'?");
+	ck_assert_str_eq(meant("gloden", list), ", did you mean 'golden'?");
+	ck_assert_str_eq(meant("bexyz", list), "");
+	ck_assert_str_eq(meant("xyz", list), "");
+	ck_assert_str_eq(meant("", list), "");
+	memset(longer, 'x', sizeof longer - 1);
+	longer[sizeof longer - 1] = '\0';
+	ck_assert_str_eq(meant(longer, list), "");
+	ck_assert_str_eq(text_op_meant("gdn_cnov", text), ", did you mean 'gdn_conv'?");
+	ck_assert_str_eq(text_op_meant("softmax", text), "");
+}
+END_TEST
+
+/* ---- help ---- */
+
+/* The options of a help text: every one has a line of its own, "  --name" or "  -q, --name". */
+START_TEST(help_of)
+{
+	static const char *const parts[] = {"usage: plumb ", "\nfor every command:\n", "  -q, --quiet ", "  -v, --verbose ",
+		"  --color auto|always|never", "  --no-color ", "  -h, --help ", "\nexamples:\n  ",
+		"\nexit status:\n  0  within tolerance\n  1  a mismatch\n  2  wrong usage or bad input\n  3  no such "
+		"device\n"};
+
+	program(&r, dir, "%s --help", commands[_i]);
+	program_expect(&r, 0);
+	ck_assert_str_eq(r.err, "");
+	for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+		ck_assert_msg(strstr(r.out, parts[i]) != NULL, "%s: no '%s' in\n%s", commands[_i], parts[i], r.out);
+	for (char *line = strtok(r.out, "\n"); line; line = strtok(NULL, "\n"))
+		ck_assert_msg(strlen(line) <= 80 || strncmp(line, "  plumb ", 8) == 0, "%s: longer than 80: %s",
+			commands[_i], line);
+	program(&r, dir, "%s -h", commands[_i]);
+	ck_assert(strncmp(r.out, "usage: plumb ", 13) == 0);
+}
+END_TEST
+
+START_TEST(help_of_all)
+{
+	char line[40];
+
+	program(&r, dir, "--help");
+	program_expect(&r, 0);
+	for (int i = 0; i < COMMANDS; i++) {
+		snprintf(line, sizeof line, "\n  %.*s ", (int)strcspn(commands[i], " "), commands[i]);
+		ck_assert_msg(strstr(r.out, line) != NULL, "%s is not in\n%s", line, r.out);
+	}
+	program(&r, dir, "help check");
+	program_expect(&r, 0);
+	ck_assert_ptr_nonnull(strstr(r.out, "usage: plumb check "));
+	program(&r, dir, "golden --help");
+	program_expect(&r, 0);
+	ck_assert_ptr_nonnull(strstr(r.out, "golden verify"));
+	program(&r, dir, "help chekc");
+	program_expect_bad(&r, "chekc", "did you mean 'check'");
+}
+END_TEST
+
+/* Every command takes the common options: unknown ones are refused, these are not. */
+START_TEST(common_options)
+{
+	program(&r, dir, "%s --quiet --verbose --no-such-thing", commands[_i]);
+	program_expect_bad(&r, "--no-such-thing", "lists them");
+	program(&r, dir, "%s --quiet --verbose", commands[_i]);
+	program_expect_bad(&r, "--quiet", "--verbose");
+	program(&r, dir, "%s --color maybe", commands[_i]);
+	program_expect_bad(&r, "--color is 'maybe'", "auto, always or never");
+	program(&r, dir, "%s --qiuet", commands[_i]);
+	program_expect_bad(&r, "--qiuet", "did you mean '--quiet'");
+	program(&r, dir, "%s -x", commands[_i]);
+	program_expect_bad(&r, "'-x'", "lists them");
+}
+END_TEST
+
+START_TEST(did_you_mean)
+{
+	static const char *const typed[][3] = {
+		{"chekc", "'chekc'", "'check'"},
+		{"golden verfy x.h5", "'verfy'", "'verify'"},
+		{"check --chekpoint x", "--chekpoint", "'--checkpoint'"},
+		{"check --opp=x", "--opp", "'--op'"},
+		{"bench --op gdn_cnov", "gdn_cnov", "'gdn_conv'"},
+		{"list tolerence", "tolerence", "'tolerances'"},
+		{"list gdn_recurrense", "gdn_recurrense", "'gdn_recurrence'"},
+		{"list servd", "servd", "'served'"},
+		{"check " TINY " --checkpoint " CHECKPOINT " --op gdn_cnov=opt", "gdn_cnov", "'gdn_conv'"},
+	};
+	for (size_t i = 0; i < sizeof typed / sizeof typed[0]; i++) {
+		program(&r, dir, "%s", typed[i][0]);
+		program_expect_bad(&r, typed[i][1], typed[i][2]);
+		ck_assert_ptr_nonnull(strstr(r.err, "did you mean"));
+	}
+	program(&r, dir, "check --zzzzzzz");
+	program_expect_bad(&r, "--zzzzzzz", "lists them");
+	ck_assert_ptr_null(strstr(r.err, "did you mean"));
+}
+END_TEST
+
+/* ---- levels ---- */
+
+static int lines(const char *text)
+{
+	int n = 0;
+	for (; *text; text++)
+		n += *text == '\n';
+	return n;
+}
+
+/* Quiet is the verdict; what is there beside it without. */
+START_TEST(quiet)
+{
+	static const struct {
+		const char *words, *verdict;
+		int lines;
+	} runs[] = {
+		{"check " TINY " --checkpoint " CHECKPOINT " --view local --layers 3", "pass  local", 1},
+		{"replay " CASE, "pass  1 of 1 cases", 1},
+		{"drift --steps 4 --format f32", "pass  ", 1},
+		{"golden diff " TINY " " TINY " --group fp32", "pass  ", 1},
+		{"bench --synthetic tiny --set ref --context 10 --repeat 1", "pass  a token in ", 1},
+		{"run --checkpoint " CHECKPOINT " --tokens 5,17,42 --steps 3", "241,156,195\n", 1},
+	};
+	char first[64];
+
+	for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
+		for (int way = 0; way < 2; way++) {
+			program(&r, dir, "%s %s", runs[i].words, way ? "-q" : "--quiet");
+			program_expect(&r, 0);
+			ck_assert_msg(lines(r.out) == runs[i].lines &&
+					      strncmp(r.out, runs[i].verdict, strlen(runs[i].verdict)) == 0,
+				"%s: %s", runs[i].words, r.out);
+			ck_assert_str_eq(r.err, "");
+		}
+		snprintf(first, sizeof first, "%.20s", runs[i].verdict);
+		program(&r, dir, "%s", runs[i].words);
+		program_expect(&r, 0);
+		ck_assert_msg(strncmp(runs[i].words, "run", 3) == 0 || lines(r.out) > runs[i].lines ||
+				      strncmp(runs[i].words, "replay", 6) == 0,
+			"%s says no more without --quiet", runs[i].words);
+	}
+}
+END_TEST
+
+START_TEST(verbose)
+{
+	int n[4];
+
+	for (int level = 0; level < 4; level++) {
+		static const char *const flags[] = {"", "-v", "-vv", "--verbose --verbose"};
+		program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " --view local --layers 3 %s", flags[level]);
+		program_expect(&r, 0);
+		n[level] = lines(r.out);
+	}
+	ck_assert_msg(n[0] < n[1] && n[1] < n[2] && n[2] == n[3], "%d %d %d %d lines", n[0], n[1], n[2], n[3]);
+	ck_assert_ptr_nonnull(strstr(r.out, "bound 1e-06")); /* what was demanded */
+	program(&r, dir, "run --checkpoint " CHECKPOINT " --tokens 5,17,42 --steps 3 -v");
+	program_expect(&r, 0);
+	ck_assert_str_eq(r.out, "241,156,195\n");
+	ck_assert_ptr_nonnull(strstr(r.err, "runs        set ref, mode oracle"));
+}
+END_TEST
+
+START_TEST(colour)
+{
+	static const char *const plain[] = {"", "--color auto", "--color=never", "--no-color", "--color never"};
+
+	for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++) { /* standard output is a file */
+		program(&r, dir, "replay " CASE " %s", plain[i]);
+		ck_assert_msg(strchr(r.out, '\033') == NULL, "%s: colours", plain[i]);
+	}
+	program(&r, dir, "replay " CASE " --color always");
+	ck_assert_ptr_nonnull(strstr(r.out, "\033[32mpass\033[0m"));
+	/* a terminal, by script(1): colours, unless NO_COLOR or TERM=dumb */
+	if (system("script --version >/dev/null 2>&1") == 0) {
+		static const struct {
+			const char *before, *flags;
+			bool coloured;
+		} ways[] = {{"TERM=xterm", "", true}, {"TERM=xterm NO_COLOR=1", "", false}, {"TERM=dumb", "", false},
+			{"TERM=xterm NO_COLOR=1", "--color=always", true}, {"TERM=xterm", "--no-color", false},
+			{"TERM=xterm NO_COLOR=", "", true}};
+		for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+			program(&r, dir,
+				"--version >/dev/null; unset NO_COLOR; %s script -qec \"'" PLUMB_PROGRAM "' replay '" CASE
+				"' %s\" /dev/null",
+				ways[i].before, ways[i].flags);
+			ck_assert_msg((strchr(r.out, '\033') != NULL) == ways[i].coloured, "%s %s: %s", ways[i].before,
+				ways[i].flags, r.out);
+		}
+	}
+}
+END_TEST
+
+START_TEST(columns)
+{
+	static const int widths[] = {60, 100};
+
+	for (int i = 0; i < 2; i++) {
+		program(&r, dir, "--version >/dev/null; COLUMNS=%d '" PLUMB_PROGRAM "' check --help", widths[i]);
+		int longest = 0;
+		for (char *line = strtok(r.out, "\n"); line; line = strtok(NULL, "\n"))
+			if (strncmp(line, "  plumb ", 8) != 0 && (int)strlen(line) > longest)
+				longest = (int)strlen(line);
+		ck_assert_msg(longest <= widths[i] && longest > widths[i] - 20, "%d columns: longest line %d", widths[i],
+			longest);
+	}
+	program(&r, dir, "--version >/dev/null; COLUMNS=70 '" PLUMB_PROGRAM "' list tolerances");
+	for (char *line = strtok(r.out, "\n"); line; line = strtok(NULL, "\n"))
+		ck_assert_msg(strlen(line) <= 70, "%s", line);
+}
+END_TEST
+
+/* A run that fails leaves nothing on standard output, not even an empty line. */
+START_TEST(failed_run_prints_nothing)
+{
+	program(&r, dir, "run --checkpoint " CHECKPOINT " --tokens 5,99999 --steps 3");
+	program_expect_bad(&r, "99999", "vocab_size");
+}
+END_TEST
+
+/* ---- list ---- */
+
+START_TEST(list_shows_everything)
+{
+	static const char *const lists[] = {
+		"ops", "orders", "tolerances", "formats", "profiles", "presets", "classes", "devices"};
+	char names[64][64];
+	int n = 0;
+
+	program(&r, dir, "list");
+	program_expect(&r, 0);
+	for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
+		ck_assert_ptr_nonnull(strstr(r.out, lists[i]));
+	for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
+		program(&r, dir, "list %s", lists[i]);
+		program_expect(&r, 0);
+		ck_assert_msg(lines(r.out) >= 2, "%s: %s", lists[i], r.out);
+	}
+	program(&r, dir, "list formats");
+	ck_assert_ptr_nonnull(strstr(r.out, "nvfp4              4.5"));
+	program(&r, dir, "list ops");
+	for (char *line = strtok(r.out, "\n"); line && n < 64; line = strtok(NULL, "\n"))
+		if (line[0] >= 'a' && line[0] <= 'z' && strncmp(line, "op ", 3) != 0)
+			sscanf(line, "%63s", names[n++]);
+	ck_assert_int_ge(n, 25);
+	for (int i = 0; i < n; i++) { /* every op has where it runs, operands, a contract, and what is demanded of it */
+		static const char *const parts[] = {
+			"runs        ", "operand  ", "\nComputes ", "\nNumerics ", "\nSource ", "plumb check GOLDEN.h5"};
+		program(&r, dir, "list %s", names[i]);
+		program_expect(&r, 0);
+		for (size_t p = 0; p < sizeof parts / sizeof parts[0]; p++)
+			ck_assert_msg(strstr(r.out, parts[p]) != NULL, "list %s: no '%s'", names[i], parts[p]);
+		ck_assert_msg(strstr(r.out, "propagated bf16 ") || strstr(r.out, "no golden tensor"),
+			"list %s: no tolerance", names[i]);
+	}
+	program(&r, dir, "list gdn_recurrence");
+	ck_assert_ptr_nonnull(strstr(r.out, "in 36 of 48 layers"));
+	ck_assert_ptr_nonnull(strstr(r.out, "(Hv Dv Dk)"));
+	ck_assert_ptr_nonnull(strstr(r.out, "gdn/recurrence"));
+}
+END_TEST
+
+static void setup(void)
+{
+	scratch_make(dir);
+}
+
+static void teardown(void)
+{
+	scratch_remove(dir);
+}
+
+int main(void)
+{
+	Suite *s = suite_create("terminal");
+	TCase *t = tcase_create("terminal");
+	unsetenv("COLUMNS");
+	unsetenv("NO_COLOR");
+	tcase_set_timeout(t, 120);
+	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_add_test(t, fill);
+	tcase_add_test(t, nearest);
+	tcase_add_loop_test(t, help_of, 0, COMMANDS);
+	tcase_add_test(t, help_of_all);
+	tcase_add_loop_test(t, common_options, 0, COMMANDS);
+	tcase_add_test(t, did_you_mean);
+	tcase_add_test(t, quiet);
+	tcase_add_test(t, verbose);
+	tcase_add_test(t, colour);
+	tcase_add_test(t, columns);
+	tcase_add_test(t, failed_run_prints_nothing);
+	tcase_add_test(t, list_shows_everything);
+	suite_add_tcase(s, t);
+	SRunner *sr = srunner_create(s);
+	srunner_run_all(sr, CK_NORMAL);
+	int failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed != 0;
+}

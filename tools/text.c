@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+#include "tools/text.h"
+
+#include <string.h>
+
+#include "core/op.h"
+
+void text_fill(FILE *f, const char *text, int at, int indent, int width)
+{
+	const char *p = text;
+	bool fresh = true; /* nothing on this line yet */
+
+	while (*p) {
+		size_t blank = strspn(p, " \n"), word;
+		int newlines = 0;
+		for (size_t i = 0; i < blank; i++)
+			newlines += p[i] == '\n';
+		p += blank;
+		word = strcspn(p, " \n");
+		if (!word)
+			break;
+		if (newlines > 1 && !fresh) {
+			fprintf(f, "\n\n%*s", indent, "");
+			at = indent;
+			fresh = true;
+		} else if (!fresh && width > 0 && at + 1 + (int)word > width) {
+			fprintf(f, "\n%*s", indent, "");
+			at = indent;
+			fresh = true;
+		}
+		fprintf(f, "%s%.*s", fresh ? "" : " ", (int)word, p);
+		at += (int)word + !fresh;
+		fresh = false;
+		p += word;
+	}
+	fputc('\n', f);
+}
+
+/* Damerau-Levenshtein, neighbours swapped at most once; words of up to 63 letters. */
+static int distance(const char *a, const char *b)
+{
+	enum { MOST = 64 };
+	int d[MOST][MOST], n = (int)strlen(a), m = (int)strlen(b);
+
+	if (n >= MOST || m >= MOST)
+		return MOST;
+	for (int i = 0; i <= n; i++)
+		for (int j = 0; j <= m; j++) {
+			if (i == 0 || j == 0) {
+				d[i][j] = i + j;
+				continue;
+			}
+			int best = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
+			if (d[i - 1][j] + 1 < best)
+				best = d[i - 1][j] + 1;
+			if (d[i][j - 1] + 1 < best)
+				best = d[i][j - 1] + 1;
+			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && d[i - 2][j - 2] + 1 < best)
+				best = d[i - 2][j - 2] + 1;
+			d[i][j] = best;
+		}
+	return d[n][m];
+}
+
+/* Letters of an option's name, without the dashes in front, which everybody types. */
+static const char *letters(const char *word)
+{
+	return word + strspn(word, "-");
+}
+
+void text_nearest(struct text_nearest *n, const char *candidate)
+{
+	int d = distance(n->word, candidate), most = (int)strlen(letters(n->word)) / 3;
+
+	if (d <= (most > 1 ? most : 1) && d < (int)strlen(letters(candidate)) && (!n->best[0] || d < n->distance)) {
+		snprintf(n->best, sizeof n->best, "%s", candidate);
+		n->distance = d;
+	}
+}
+
+const char *text_did_you_mean(const struct text_nearest *n, char text[TEXT_NEAREST])
+{
+	text[0] = '\0';
+	if (n->best[0])
+		snprintf(text, TEXT_NEAREST, ", did you mean '%s'?", n->best);
+	return text;
+}
+
+const char *text_op_meant(const char *word, char text[TEXT_NEAREST])
+{
+	struct text_nearest near = {.word = word};
+
+	for (int i = 0; i < PLUMB_OP_COUNT; i++)
+		text_nearest(&near, plumb_ops[i].name);
+	return text_did_you_mean(&near, text);
+}
