@@ -321,7 +321,8 @@ END_TEST
 START_TEST(nothing_there)
 {
 	static const char *const trees[] = {"{\"format\": \"plumb check 1\"}", "{\"format\": \"plumb bisect 1\"}",
-		"{\"format\": \"plumb bench 1\"}", "{\"format\": \"plumb score 1\", \"verdict\": \"pass\"}"};
+		"{\"format\": \"plumb bench 1\"}", "{\"format\": \"plumb score 1\", \"verdict\": \"pass\"}",
+		"{\"format\": \"plumb faults score 1\", \"pass\": true}"};
 	static const char *const bad[] = {"{}", "{\"format\": \"plumb check 2\"}", "[]", "3", "{\"format\": 1}"};
 	struct plumb_error err = {""};
 	size_t size;
@@ -337,6 +338,42 @@ START_TEST(nothing_there)
 		ck_assert_ptr_nonnull(strstr(err.text, "format"));
 		cJSON_Delete(tree);
 	}
+}
+END_TEST
+
+/* What plumb faults and plumb test write with --json, as they write it. */
+START_TEST(scores)
+{
+	static const char faults[] = "{\"format\": \"plumb faults score 1\", \"lane\": \"simt\", \"seed\": 1, \"pass\": "
+				     "false, \"checks\": {\"twin\": "
+				     "{\"killed\": 2, \"total\": 2}}, \"faults\": ["
+				     "{\"id\": \"moe-tie\", \"class\": \"tie\", \"stage\": \"moe\", \"file\": "
+				     "\"kernels/moe.cu\", \"line\": 3, \"outcome\": \"killed\"},"
+				     "{\"id\": \"moe-tail\", \"class\": \"tail\", \"stage\": \"moe\", \"file\": "
+				     "\"kernels/moe.cu\", \"line\": 9, \"outcome\": \"killed\"},"
+				     "{\"id\": \"gdn-tail\", \"class\": \"tail\", \"stage\": \"gdn\", \"file\": "
+				     "\"kernels/gdn.cu\", \"line\": 4, \"outcome\": \"survived\"},"
+				     "{\"id\": \"gdn-same\", \"class\": \"tail\", \"stage\": \"gdn\", \"file\": "
+				     "\"kernels/gdn.cu\", \"line\": 5, \"outcome\": \"equivalent\"},"
+				     "{\"id\": \"gdn-lost\", \"class\": \"tail\", \"stage\": \"gdn\", \"file\": "
+				     "\"kernels/gdn.cu\", \"line\": 6, \"outcome\": \"error\"}]}";
+	static const char test[] =
+		"{\"format\": \"plumb test 1\", \"seed\": 1, \"device\": \"simt\", \"shard\": \"1/1\", \"failed\": 1, "
+		"\"pass\": false, \"cases\": [{\"case\": \"attn_gate/plain/1\", \"op\": \"attn_gate\", \"pass\": true},"
+		"{\"case\": \"attn_gate/nan/2\", \"op\": \"attn_gate\", \"class\": \"nan\", \"pass\": false, \"text\": "
+		"\"out is wrong\", \"replay\": \"plumb test --case attn_gate/nan/2\"}]}";
+	char *page = page_of(cJSON_Parse(faults), "faults.html");
+
+	ck_assert_ptr_nonnull(strstr(page, "<h1>2 of 3 planted faults caught in lane simt</h1>"));
+	ck_assert_ptr_nonnull(strstr(page, "gdn-tail"));
+	ck_assert_ptr_nonnull(strstr(page, "gdn-lost"));
+	ck_assert_ptr_null(strstr(page, "gdn-same"));
+	free(page);
+	page = page_of(cJSON_Parse(test), "test.html");
+	ck_assert_ptr_nonnull(strstr(page, "<h1>1 of 2 cases fail on simt</h1>"));
+	ck_assert_ptr_nonnull(strstr(page, "plumb test --case attn_gate/nan/2"));
+	ck_assert_ptr_null(strstr(page, "urvivo"));
+	free(page);
 }
 END_TEST
 
@@ -414,6 +451,32 @@ START_TEST(check_fails)
 	ck_assert_msg(strstr(page, text) != NULL, "no '%s'", text);
 	ck_assert_ptr_nonnull(strstr(page, "--op gdn_out_proj=" PLANTED " --case wrong.h5"));
 	ck_assert_ptr_nonnull(strstr(page, "2026-01-31"));
+	cJSON_Delete(tree);
+	free(page);
+}
+END_TEST
+
+/* What hc_inject writes behind the attention is not recorded; the next op makes it show, and the kernel is blamed. */
+START_TEST(passed_on)
+{
+	cJSON *tree;
+	setenv("PLANTED", "hc_inject@2=factor", 1);
+	char *page = run(1, &tree, "tiny-passed-on.html",
+		"check " TINY " --checkpoint " CHECKPOINT " --view local --op hc_inject@2=" PLANTED);
+
+	ck_assert_ptr_nonnull(strstr(page, "<h1>Does not match: layer 2, hc_inject, which shows in mlp_hc/"));
+	cJSON_Delete(tree);
+	free(page);
+}
+END_TEST
+
+START_TEST(tests)
+{
+	cJSON *tree;
+	char *page = run(0, &tree, "tiny-test.html", "test argmax --class ties");
+
+	ck_assert_str_eq(cJSON_GetStringValue(cJSON_GetObjectItem(tree, "format")), "plumb test 1");
+	ck_assert_ptr_nonnull(strstr(page, "cases pass on simt</h1>"));
 	cJSON_Delete(tree);
 	free(page);
 }
@@ -530,6 +593,7 @@ START_TEST(refusals)
 		{BISECT_TINY "--html " TINY, "--html", "overwrite"},
 		{"bench --set ref --html /nonexistent/x.html", "--html", "no such folder"},
 		{"bench --set ref --html - --json -", "--html", "two files"},
+		{"test argmax --html /nonexistent/x.html", "--html", "no such folder"},
 	};
 	struct program_result r;
 
@@ -564,13 +628,16 @@ int main(void)
 	tcase_add_loop_test(tc, hostile, 0, MAKERS);
 	tcase_add_loop_test(tc, other_types, 0, MAKERS);
 	tcase_add_test(tc, nothing_there);
+	tcase_add_test(tc, scores);
 	tcase_add_test(tc, check_passes);
 	tcase_add_test(tc, check_fails);
+	tcase_add_test(tc, passed_on);
+	tcase_add_test(tc, tests);
 	tcase_add_test(tc, check_crashes);
 	tcase_add_test(tc, figures);
 	tcase_add_test(tc, bisects);
 	tcase_add_test(tc, benches);
-	tcase_add_loop_test(tc, refusals, 0, 12);
+	tcase_add_loop_test(tc, refusals, 0, 13);
 	tcase_add_test(tc, on_standard_output);
 	suite_add_tcase(suite, tc);
 	runner = srunner_create(suite);

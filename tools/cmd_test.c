@@ -10,6 +10,8 @@
 
 #include "tools/commands.h"
 #include "tools/contain.h"
+#include "tools/html.h"
+#include "tools/origin.h"
 #include "tools/output.h"
 #include "tools/progress.h"
 #include "tools/shard.h"
@@ -20,7 +22,8 @@ enum { SHOWN_FAILURES = 10, TEST_TIMEOUT = 120, MAX_CASES = 10000000, SEED_STEP 
 struct test_command {
 	const char *op[PLUMB_OP_COUNT + 1];
 	int ops;
-	const char *device, *policy, *json, *shard, *one;
+	const char *device, *policy, *json, *html, *shard, *one;
+	struct origin origin;
 	struct option_list seats, classes;
 	int64_t cases, seed, jobs, timeout, gpu, within;
 	bool list, fail_fast, keep_going, exact, race;
@@ -356,10 +359,11 @@ static void add_shard(const struct test_command *c, cJSON *top)
 	shard_json_status(o, c->failed || ran < c->items ? PLUMB_MISMATCH : PLUMB_OK);
 }
 
-static int write_json(const struct test_command *c, double seconds, struct plumb_error *err)
+static int write_reports(const struct test_command *c, double seconds, struct plumb_error *err)
 {
 	cJSON *top = cJSON_CreateObject();
-	cJSON_AddStringToObject(top, "command", "test");
+	cJSON_AddStringToObject(top, "format", "plumb test 1");
+	origin_add(top, &c->origin);
 	cJSON_AddNumberToObject(top, "seed", (double)c->seed);
 	cJSON_AddStringToObject(top, "device", c->device ? c->device : "simt");
 	cJSON_AddNumberToObject(top, "failed", (double)c->failed);
@@ -367,9 +371,13 @@ static int write_json(const struct test_command *c, double seconds, struct plumb
 	cJSON_AddNumberToObject(top, "seconds", seconds);
 	add_shard(c, top);
 	cJSON_AddItemToObject(top, "cases", c->reports);
-	char *text = cJSON_Print(top);
-	int status = text ? output_file(c->json, text, strlen(text), err)
-	                  : plumb_fail(err, PLUMB_BAD_INPUT, "%s: out of memory", c->json);
+	char *text = c->json ? cJSON_Print(top) : NULL;
+	int status = PLUMB_OK;
+	if (c->json)
+		status = text ? output_file(c->json, text, strlen(text), err)
+		              : plumb_fail(err, PLUMB_BAD_INPUT, "%s: out of memory", c->json);
+	if (status == PLUMB_OK && c->html)
+		status = html_write(top, c->html, err);
 	cJSON_free(text);
 	cJSON_Delete(top);
 	return status;
@@ -400,7 +408,7 @@ static int run_items(struct test_command *c, struct plumb_error *err)
 		.self = c};
 	double start = progress_now(), seconds;
 
-	if (c->json)
+	if (c->json || c->html)
 		c->reports = cJSON_CreateArray();
 	progress_begin(&c->progress, true, "test");
 	int status = trial_suite_run(&suite, &sums, err);
@@ -425,8 +433,8 @@ static int run_items(struct test_command *c, struct plumb_error *err)
 		       "functions may\n"
 		       "be held to more than that of the contract's order: --within %.0f\n",
 			c->near, ceil(c->near));
-	if (c->json) {
-		int written = write_json(c, seconds, err);
+	if (c->json || c->html) {
+		int written = write_reports(c, seconds, err);
 		c->reports = NULL;
 		status = written != PLUMB_OK ? written : status;
 	}
@@ -457,7 +465,10 @@ static int check_options(struct test_command *c, struct plumb_error *err)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "--fail-fast and --keep-going: expected one of them");
 	if (c->jobs == 0) /* a GPU is shared by cases best one after the other */
 		c->jobs = cuda || cores < 1 ? 1 : cores < TRIAL_JOBS ? cores : TRIAL_JOBS;
-	return output_refuse("--json", c->json, NULL, NULL, err);
+	int status = output_refuse("--json", c->json, NULL, NULL, err);
+	if (status == PLUMB_OK)
+		status = output_refuse("--html", c->html, NULL, NULL, err);
+	return status == PLUMB_OK ? output_differ("--json", c->json, "--html", c->html, err) : status;
 }
 
 static int run(int argc, char **argv)
@@ -486,6 +497,8 @@ static int run(int argc, char **argv)
 		{"--gpu", "N", OPTION_COUNT, &c.gpu, "which GPU, for --device cuda"},
 		{"--list", NULL, OPTION_FLAG, &c.list, "print the cases, one a line, and run nothing"},
 		{"--json", "FILE", OPTION_TEXT, &c.json, "write every case to a file ('-': standard output)"},
+		{"--html", "FILE", OPTION_TEXT, &c.html,
+			"write a page to look at: one file, no network (docs/reading-a-report.md)"},
 	};
 	struct plumb_error err = {""};
 	bool done = false;
@@ -494,6 +507,7 @@ static int run(int argc, char **argv)
 
 	if (status == PLUMB_OK && done)
 		return PLUMB_OK;
+	origin_begin(&c.origin, argc, argv, NULL);
 	if (status == PLUMB_OK && c.cases == 0)
 		status = plumb_fail(&err, PLUMB_BAD_INPUT, "--cases is 0, expected 1 or more");
 	c.cases = c.cases < 0 ? 0 : c.cases;
@@ -508,11 +522,12 @@ static int run(int argc, char **argv)
 	if (status == PLUMB_OK && c.items == 0)
 		status = plumb_fail(&err, PLUMB_BAD_INPUT, "no case: none of the classes says anything about these ops");
 	if (status == PLUMB_OK) {
-		output_colour(!c.json || strcmp(c.json, "-") != 0);
+		output_colour((!c.json || strcmp(c.json, "-") != 0) && (!c.html || strcmp(c.html, "-") != 0));
 		status = c.list ? list_cases(&c) : run_items(&c, &err);
 	}
 	if (err.text[0])
 		fprintf(stderr, "plumb test: %s\n", err.text);
+	origin_end(&c.origin);
 	free(c.item);
 	return status;
 }

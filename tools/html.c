@@ -399,15 +399,18 @@ static void put_origin(FILE *f, const cJSON *report)
 
 struct kind {
 	const char *format;
+	cJSON *(*from)(const cJSON *report); /* what it is turned into before; NULL: nothing */
 	void (*head)(const cJSON *report, struct html_head *head);
 	void (*body)(FILE *f, const cJSON *report, cJSON *data);
 };
 
 static const struct kind kinds[] = {
-	{"plumb check 1", html_check_head, html_check_body},
-	{"plumb bisect 1", html_bisect_head, html_bisect_body},
-	{"plumb bench 1", html_bench_head, html_bench_body},
-	{"plumb score 1", html_score_head, html_score_body},
+	{"plumb check 1", NULL, html_check_head, html_check_body},
+	{"plumb bisect 1", NULL, html_bisect_head, html_bisect_body},
+	{"plumb bench 1", NULL, html_bench_head, html_bench_body},
+	{"plumb score 1", NULL, html_score_head, html_score_body},
+	{"plumb faults score 1", html_score_of_faults, html_score_head, html_score_body},
+	{"plumb test 1", html_score_of_test, html_score_head, html_score_body},
 };
 
 char *html_page(const cJSON *report, size_t *size, struct plumb_error *err)
@@ -425,7 +428,9 @@ char *html_page(const cJSON *report, size_t *size, struct plumb_error *err)
 		plumb_fail(err, PLUMB_BAD_INPUT, "no page for a report of format '%.60s'", format);
 		return NULL;
 	}
-	cJSON *data = cJSON_CreateObject();
+	cJSON *data = cJSON_CreateObject(), *turned = kind->from ? kind->from(report) : NULL;
+	if (turned)
+		report = turned;
 	FILE *f = open_memstream(&page, size);
 	if (data && f) {
 		kind->head(report, &head);
@@ -444,6 +449,7 @@ char *html_page(const cJSON *report, size_t *size, struct plumb_error *err)
 		good = false;
 	cJSON_free(json);
 	cJSON_Delete(data);
+	cJSON_Delete(turned);
 	if (!good) {
 		free(page);
 		plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for the page");

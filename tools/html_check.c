@@ -126,10 +126,17 @@ static void say_failed(const cJSON *report, char *text, size_t size)
 	}
 }
 
+/* The op to blame: a user's kernel whose work is in the tensor, also where another op has only passed it on. */
+static const char *blamed(const cJSON *item)
+{
+	return html_string(item, "kernel", html_string(item, "op", ""));
+}
+
 static void say_item(const cJSON *report, const cJSON *item, struct html_head *head)
 {
 	char layer[32], kernel[256], failed[200];
-	const char *op = html_string(item, "op", ""), *tensor = tensor_of(item);
+	const char *op = blamed(item), *tensor = tensor_of(item);
+	bool passed_on = *op && strcmp(op, html_string(item, "op", op)) != 0;
 	double share = html_number(item, "share_of_tolerance");
 	const cJSON *worst = html_get(item, "worst");
 
@@ -137,10 +144,14 @@ static void say_item(const cJSON *report, const cJSON *item, struct html_head *h
 	kernel_words(item, kernel, sizeof kernel);
 	say_failed(report, failed, sizeof failed);
 	snprintf(head->verdict, sizeof head->verdict, "Does not match: %s%.60s%s%.80s", layer, *op ? op : tensor,
-		*op ? ", " : "", *op ? tensor : "");
+		passed_on ? ", which shows in "
+		: *op     ? ", "
+			  : "",
+		*op ? tensor : "");
 	if (isfinite(share) && share > 1.0) {
 		size_t n = strlen(head->verdict);
-		snprintf(head->verdict + n, sizeof head->verdict - n, " is %s times its tolerance", html_times(share));
+		snprintf(head->verdict + n, sizeof head->verdict - n, "%s %s times its tolerance", passed_on ? ":" : " is",
+			html_times(share));
 	}
 	if (worst)
 		snprintf(head->detail, sizeof head->detail, "%selement [%.40s] is %s, recorded %s. %.200s.", kernel,
@@ -297,7 +308,7 @@ static void first_divergence(FILE *f, const cJSON *report)
 		return;
 	const cJSON *at = c.item ? c.item : c.cell ? c.cell : c.op;
 	const cJSON *worst = html_get(c.item, "worst");
-	const char *op = html_string(c.item ? c.item : c.op, "op", "");
+	const char *op = c.item ? blamed(c.item) : html_string(c.op, "op", "");
 	double layer = html_number(at, "layer");
 
 	fputs("<section aria-labelledby=\"first\"><h2 id=\"first\">First divergence</h2>\n<dl class=\"facts big\">\n", f);
@@ -307,6 +318,12 @@ static void first_divergence(FILE *f, const cJSON *report)
 	row_of(f, "layer", isfinite(layer) ? html_count(layer) : "outside the layers");
 	if (*op)
 		row_of(f, "op", op);
+	if (*html_string(c.item, "kernel", "") &&
+		strcmp(html_string(c.item, "kernel", ""), html_string(c.item, "op", "")) != 0) {
+		snprintf(text, sizeof text, "in what %.60s makes of it: between them nothing is recorded",
+			html_string(c.item, "op", "?"));
+		row_of(f, "shows", text);
+	}
 	if (*html_string(c.item, "library", ""))
 		row_of(f, "kernel", html_string(c.item, "library", ""));
 	if (c.item) {
@@ -473,6 +490,7 @@ static cJSON *item_data(const cJSON *item)
 	cJSON_AddItemToArray(a, html_data_string(html_string(worst, "at", "")));
 	cJSON_AddItemToArray(a, html_data_string(worst ? html_exactly(html_number(worst, "ours")) : ""));
 	cJSON_AddItemToArray(a, html_data_string(worst ? html_exactly(html_number(worst, "golden")) : ""));
+	cJSON_AddItemToArray(a, html_data_string(html_string(item, "kernel", "")));
 	cJSON_AddItemToArray(
 		a, html_data_string(html_true(item, "pass") ? "" : without_verdict(html_string(item, "verdict", ""))));
 	return a;

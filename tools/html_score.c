@@ -24,6 +24,17 @@ static struct tally total_of(const cJSON *report)
 	return t;
 }
 
+static const char *word_of(const cJSON *report)
+{
+	return html_string(report, "word", "caught");
+}
+
+/* Whether what passes by unseen is the fault. */
+static bool is_planted(const cJSON *report)
+{
+	return strcmp(word_of(report), "caught") == 0;
+}
+
 void html_score_head(const cJSON *report, struct html_head *head)
 {
 	struct tally t = total_of(report);
@@ -38,9 +49,15 @@ void html_score_head(const cJSON *report, struct html_head *head)
 	else if (!(t.tried > 0.0))
 		snprintf(head->verdict, sizeof head->verdict, "Nothing was tried");
 	else
-		snprintf(head->verdict, sizeof head->verdict, "%s of %s caught", html_count(t.caught), html_count(t.tried));
-	snprintf(head->detail, sizeof head->detail, "%s of %s caught in %s classes; %s survived.", html_count(t.caught),
-		html_count(t.tried), html_count(cJSON_GetArraySize(html_get(report, "classes"))), html_count(survivors));
+		snprintf(head->verdict, sizeof head->verdict, "%s of %s %.20s", html_count(t.caught), html_count(t.tried),
+			word_of(report));
+	size_t n = (size_t)snprintf(head->detail, sizeof head->detail, "%s of %s %.20s, in %s rows of class and %.20s",
+		html_count(t.caught), html_count(t.tried), word_of(report),
+		html_count(cJSON_GetArraySize(html_get(report, "classes"))), html_string(report, "rows", "stage"));
+	if (is_planted(report))
+		snprintf(head->detail + n, sizeof head->detail - n, "; %s survived.", html_count(survivors));
+	else
+		snprintf(head->detail + n, sizeof head->detail - n, ".");
 }
 
 /* "12 / 12", marked where some got through. */
@@ -56,6 +73,13 @@ static void cell_of(FILE *f, double tried, double caught, double skipped)
 		html_count(tried), full ? "" : " &#10007;");
 }
 
+/* One lane is the whole. */
+static const cJSON *lanes_of(const cJSON *report)
+{
+	const cJSON *lanes = html_get(report, "lanes");
+	return cJSON_GetArraySize(lanes) > 1 ? lanes : NULL;
+}
+
 static const cJSON *by_lane(const cJSON *one, const char *lane)
 {
 	const cJSON *at;
@@ -66,7 +90,8 @@ static const cJSON *by_lane(const cJSON *one, const char *lane)
 }
 
 /* The head of a table: texts of a tree, so not html_table_begin's. */
-static void begin(FILE *f, const char *caption, const char *first, const char *second, const cJSON *lanes)
+static void begin(
+	FILE *f, const cJSON *report, const char *caption, const char *first, const char *second, const cJSON *lanes)
 {
 	const cJSON *lane;
 
@@ -79,7 +104,8 @@ static void begin(FILE *f, const char *caption, const char *first, const char *s
 		html_put(f, "<th scope=\"col\">%s</th>", second);
 	cJSON_ArrayForEach (lane, lanes)
 		html_put(f, "<th scope=\"col\" class=\"n\">%s</th>", html_string(lane, "name", "?"));
-	fputs("<th scope=\"col\" class=\"n\">in all</th><th scope=\"col\">caught</th></tr></thead><tbody>\n", f);
+	html_put(f, "<th scope=\"col\" class=\"n\">in all</th><th scope=\"col\">%s</th></tr></thead><tbody>\n",
+		word_of(report));
 }
 
 static void share_cell(FILE *f, double tried, double caught)
@@ -93,9 +119,9 @@ static void share_cell(FILE *f, double tried, double caught)
 
 static void classes_table(FILE *f, const cJSON *report)
 {
-	const cJSON *one, *lane, *lanes = html_get(report, "lanes");
+	const cJSON *one, *lane, *lanes = lanes_of(report);
 
-	begin(f, "By class", "class", "stage", lanes);
+	begin(f, report, "By class", "class", html_string(report, "rows", "stage"), lanes);
 	cJSON_ArrayForEach (one, html_get(report, "classes")) {
 		double tried = html_number(one, "tried"), caught = html_number(one, "caught");
 		html_put(f, "<tr%r><th scope=\"row\">%s</th><td>%s</td>", caught < tried ? " class=\"bad\"" : "",
@@ -114,7 +140,7 @@ static void classes_table(FILE *f, const cJSON *report)
 static void stages_table(FILE *f, const cJSON *report)
 {
 	const char *name[STAGES_MOST];
-	const cJSON *one, *lane, *lanes = html_get(report, "lanes");
+	const cJSON *one, *lane, *lanes = lanes_of(report);
 	int stages = 0;
 
 	cJSON_ArrayForEach (one, html_get(report, "classes")) {
@@ -125,7 +151,7 @@ static void stages_table(FILE *f, const cJSON *report)
 		if (i == stages && stages < STAGES_MOST)
 			name[stages++] = stage;
 	}
-	begin(f, "By stage", "stage", NULL, lanes);
+	begin(f, report, "All classes together", html_string(report, "rows", "stage"), NULL, lanes);
 	for (int s = 0; s < stages; s++) {
 		struct tally all = {0.0, 0.0};
 		html_put(f, "<tr><th scope=\"row\">%s</th>", name[s]);
@@ -174,6 +200,19 @@ static void list(FILE *f, const cJSON *list, const char *caption)
 		html_put(f, "<p class=\"dim\">%s of %s.</p>\n", html_count(LISTED_MOST), html_count(n));
 }
 
+static void checks_table(FILE *f, const cJSON *report)
+{
+	const cJSON *one;
+
+	html_table_begin(f, "What caught how many", "check|#caught");
+	cJSON_ArrayForEach (one, html_get(report, "checks")) {
+		html_put(f, "<tr><th scope=\"row\">%s</th>", html_string(one, "name", "?"));
+		html_cell(f, true, html_count(html_number(one, "caught")));
+		fputs("</tr>\n", f);
+	}
+	html_table_end(f);
+}
+
 static void reasons(FILE *f, const cJSON *report)
 {
 	const cJSON *one;
@@ -201,15 +240,24 @@ void html_score_body(FILE *f, const cJSON *report, cJSON *data)
 		list(f, failures, "Not right");
 		fputs("</section>\n", f);
 	}
-	fputs("<section aria-labelledby=\"survivors\"><h2 id=\"survivors\">Survivors</h2>\n", f);
-	if (cJSON_GetArraySize(survivors) > 0)
-		list(f, survivors, "Survivors");
-	else
-		fputs("<p>None: everything that was tried was caught.</p>\n", f);
-	fputs("</section>\n<section aria-labelledby=\"stages\"><h2 id=\"stages\">By stage</h2>\n", f);
+	if (is_planted(report)) {
+		fputs("<section aria-labelledby=\"survivors\"><h2 id=\"survivors\">Survivors</h2>\n", f);
+		if (cJSON_GetArraySize(survivors) > 0)
+			list(f, survivors, "Survivors");
+		else
+			fputs("<p>None: everything that was tried was caught.</p>\n", f);
+		fputs("</section>\n", f);
+	}
+	html_put(f, "<section aria-labelledby=\"stages\"><h2 id=\"stages\">By %s</h2>\n",
+		html_string(report, "rows", "stage"));
 	stages_table(f, report);
 	fputs("</section>\n<section aria-labelledby=\"classes\"><h2 id=\"classes\">By class</h2>\n", f);
 	classes_table(f, report);
 	fputs("</section>\n", f);
+	if (cJSON_GetArraySize(html_get(report, "checks")) > 0) {
+		fputs("<section aria-labelledby=\"checks\"><h2 id=\"checks\">Caught by</h2>\n", f);
+		checks_table(f, report);
+		fputs("</section>\n", f);
+	}
 	reasons(f, report);
 }

@@ -93,7 +93,7 @@
 	}
 
 	// ---- plumb check ----
-	const TENSOR = 0, LAYER = 1, OP = 2, PASS = 3, SHARE = 4, ULP = 5, L2 = 6, BF16 = 7, EQUAL = 8, AT = 9, OURS = 10, GOLDEN = 11, WHY = 12;
+	const TENSOR = 0, LAYER = 1, OP = 2, PASS = 3, SHARE = 4, ULP = 5, L2 = 6, BF16 = 7, EQUAL = 8, AT = 9, OURS = 10, GOLDEN = 11, KERNEL = 12, WHY = 13;
 	const metrics = {
 		bound: { name: "error / bound", edges: [0, 0.25, 0.5, 0.75, 0.9, 1], words: ["0", "to 0.25", "to 0.5", "to 0.75", "to 0.9", "to 1"], fails: true },
 		share: { name: "share of tolerance", edges: [0, 0.25, 0.5, 0.75, 0.9, 1], words: ["0", "to 0.25", "to 0.5", "to 0.75", "to 0.9", "to 1"], fails: true },
@@ -178,8 +178,12 @@
 			const layer = column > 0 && column <= data.layers ? column - 1 : "out";
 			if (data.check)
 				detail.append(command("look at this layer", data.check + " --layers " + layer + (layer === "out" ? "" : " --view local") + " --verbose"));
-			if (data.bisect && typeof key === "number")
-				detail.append(command("keep this call, for plumb replay", data.bisect + " --call " + name + (layer === "out" ? "" : "@" + layer) + " --case " + name + ".h5"));
+			const kernel = c.items.map((i) => i[KERNEL]).find((k) => k) || "";
+			const suspect = kernel || (/ --set[ =]opt( |$)| --op[ =]all[@=]/.test(data.bisect) || data.bisect.includes("--op " + name + "=") || data.bisect.includes("--op " + name + "@") ? name : "");
+			if (kernel && kernel !== name)
+				detail.append(make("p", {}, "It carries what the kernel of " + kernel + " wrote: between them nothing is recorded."));
+			if (data.bisect && typeof key === "number" && suspect && !suspect.includes("+"))
+				detail.append(command("keep this call, for plumb replay", data.bisect + " --call " + suspect + (layer === "out" ? "" : "@" + layer) + " --case " + suspect + ".h5"));
 		}
 
 		function map() {
