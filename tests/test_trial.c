@@ -63,7 +63,7 @@ static const char *const lines[] = {
 	"moe_router T=3 D=64 E=512 A=8 policy=bf16 format=nvfp4 renorm=0 class=ties seed=17 device=simt",
 	"embed seed=0 device=simt",
 	"attn_decode T=2 P=64 Hq=4 Hkv=2 Dh=16 B=4 N=3 position=41 policy=f32 kv=fp8 class=padding "
-        "seed=18446744073709551615 "
+	"seed=18446744073709551615 "
 	"device=cuda",
 	"gdn_recurrence Hk=2 Hv=4 Dk=33 Dv=17 state=f16 class=decay seed=3 device=simt",
 	"gdn_norm_gate gate=silu class=gates seed=4 device=simt",
