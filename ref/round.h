@@ -26,9 +26,10 @@ static inline double sigmoid(double x)
 	return 1.0 / (1.0 + exp(-x));
 }
 
+/* The limit at -Inf, as core/math32.h has it (torch divides Inf by Inf there). */
 static inline double silu(double x)
 {
-	return x / (1.0 + exp(-x));
+	return x == -HUGE_VAL ? -0.0 : x / (1.0 + exp(-x));
 }
 
 /* torch: the identity above 20 */

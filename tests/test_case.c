@@ -426,7 +426,8 @@ START_TEST(test_harmed)
 		char names[64][128] = {{0}};
 		int n = 0;
 		while (!m.c)
-			m = make((enum plumb_op)trial_random_below(&random, PLUMB_OP_COUNT), trial_random_below(&random, 1000));
+			m = make((enum plumb_op)trial_random_below(&random, PLUMB_OP_COUNT),
+				trial_random_below(&random, 1000));
 		write_case(path, &m);
 		hid_t f = reopen();
 		H5Ovisit2(f, H5_INDEX_NAME, H5_ITER_INC, collect, names, H5O_INFO_BASIC);
@@ -435,7 +436,7 @@ START_TEST(test_harmed)
 			n++;
 		const char *name = names[trial_random_below(&random, n)];
 		int64_t value = trial_random_below(&random, 3) ? extremes[trial_random_below(&random, 12)]
-		                                            : (int64_t)trial_random_next(&random);
+		                                               : (int64_t)trial_random_next(&random);
 		switch (trial_random_below(&random, 6)) {
 		case 0:
 			drop(name);

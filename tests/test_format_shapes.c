@@ -182,8 +182,7 @@ START_TEST(release_head_in_one_piece)
 	static const enum plumb_format formats[] = {PLUMB_BF16, PLUMB_FP8_BLOCK, PLUMB_NVFP4};
 	struct plumb_config cfg = release(&shapes[SHAPES - 1], false);
 	cfg.vocab = 8192;
-	struct trial_options o = {
-		.cfg = &cfg, .policy = PLUMB_POLICY_F32, .T = 1, .format = (int)formats[_i], .traces = 1};
+	struct trial_options o = {.cfg = &cfg, .policy = PLUMB_POLICY_F32, .T = 1, .format = (int)formats[_i], .traces = 1};
 	struct trial *c = trial_new(PLUMB_LM_HEAD, 3, &o);
 	struct trial_result twin, kernel;
 	char text[TRIAL_TEXT];

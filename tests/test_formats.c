@@ -62,8 +62,7 @@ static void name_places(struct trial_operand *o, int64_t i)
 static struct trial *case_new(
 	enum plumb_op op, enum plumb_format format, const struct plumb_config *cfg, int64_t T, uint64_t seed)
 {
-	struct trial_options options = {
-		.cfg = cfg, .policy = PLUMB_POLICY_F32, .T = T, .format = (int)format, .traces = 1};
+	struct trial_options options = {.cfg = cfg, .policy = PLUMB_POLICY_F32, .T = T, .format = (int)format, .traces = 1};
 	struct trial *c = trial_new(op, seed, &options);
 	for (int i = 0; i < c->operands; i++)
 		for (int64_t m = 0; m < c->operand[i].matrices && !trial_is_vector(c->operand[i].info); m++)
@@ -396,8 +395,8 @@ START_TEST(vectors_refuse)
 
 	for (int op = 0; op < PLUMB_OP_COUNT; op++)
 		for (int i = 0; i < plumb_ops[op].operands; i++)
-			for (int f = PLUMB_PLAIN_FORMATS; trial_is_vector(&plumb_ops[op].operand[i]) && f < PLUMB_FORMAT_COUNT;
-				f++) {
+			for (int f = PLUMB_PLAIN_FORMATS;
+				trial_is_vector(&plumb_ops[op].operand[i]) && f < PLUMB_FORMAT_COUNT; f++) {
 				struct trial *c = trial_new((enum plumb_op)op, 3, NULL);
 				struct trial_operand *o = &c->operand[i];
 				enum plumb_format before = o->weight->format;

@@ -254,8 +254,7 @@ static void within(double value, double truth, double bound, double *worst)
 static void run_pair(struct trial *c, struct trial_result *oracle, struct trial_result *twin)
 {
 	char text[TRIAL_TEXT];
-	ck_assert_msg(
-		trial_run(c, "oracle", plumb_ref_oracle.op[c->op], NULL, PLUMB_POISON_NAN, oracle, text), "%s", text);
+	ck_assert_msg(trial_run(c, "oracle", plumb_ref_oracle.op[c->op], NULL, PLUMB_POISON_NAN, oracle, text), "%s", text);
 	ck_assert_msg(trial_run(c, "twin", plumb_ref_twin.op[c->op], NULL, PLUMB_POISON_NAN, twin, text), "%s", text);
 }
 

@@ -548,8 +548,7 @@ START_TEST(one_step_is_noticed)
 			planted.c = c;
 			planted.operand = (int)(o - c->operand);
 			planted.index = trial_random_below(&c->random, o->count);
-			ck_assert_msg(
-				trial_run(c, "twin", plumb_ref_twin.op[c->op], NULL, PLUMB_POISON_NAN, &result, text),
+			ck_assert_msg(trial_run(c, "twin", plumb_ref_twin.op[c->op], NULL, PLUMB_POISON_NAN, &result, text),
 				"%s", text);
 			trial_result_free(&result);
 			ck_assert_msg(

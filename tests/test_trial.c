@@ -8,12 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/math32.h"
 #include "core/numeric.h"
 #include "core/ops/embed.h"
 #include "core/ops/lm_head.h"
 #include "core/ops/qsa.h"
 #include "opt/device.h"
 #include "ref/ref.h"
+#include "ref/round.h"
 #include "ref/twin/twin.h"
 #include "tests/support/program.h"
 #include "tests/support/scratch.h"
@@ -61,7 +63,7 @@ static const char *const lines[] = {
 	"moe_router T=3 D=64 E=512 A=8 policy=bf16 format=nvfp4 renorm=0 class=ties seed=17 device=simt",
 	"embed seed=0 device=simt",
 	"attn_decode T=2 P=64 Hq=4 Hkv=2 Dh=16 B=4 N=3 position=41 policy=f32 kv=fp8 class=padding "
-        "seed=18446744073709551615 "
+	"seed=18446744073709551615 "
 	"device=cuda",
 	"gdn_recurrence Hk=2 Hv=4 Dk=33 Dv=17 state=f16 class=decay seed=3 device=simt",
 	"gdn_norm_gate gate=silu class=gates seed=4 device=simt",
@@ -311,6 +313,14 @@ START_TEST(a_class_finds_its_fault)
 }
 END_TEST
 
+/* What class heavy found when it still made Inf in f16: -Inf before a silu was NaN in the oracle, -0 in twin and kernels. */
+START_TEST(silu_of_minus_inf)
+{
+	ck_assert_uint_eq(plumb_f32_bits(plumb_siluf(-INFINITY)), 0x80000000u);
+	ck_assert_uint_eq(plumb_f32_bits((float)silu(-HUGE_VAL)), 0x80000000u);
+}
+END_TEST
+
 /* ---- the program ---- */
 
 /* Cases and their inputs, as a JSON report has them. */
@@ -511,6 +521,7 @@ int main(void)
 	tcase_add_loop_test(all, a_class_changes_inputs, 0, classes);
 	tcase_add_loop_test(all, one_element_is_noticed, 0, PLUMB_OP_COUNT);
 	tcase_add_loop_test(all, a_class_finds_its_fault, 0, (int)(sizeof traps / sizeof traps[0]));
+	tcase_add_test(all, silu_of_minus_inf);
 	tcase_add_test(all, a_part_replays_alike);
 	tcase_add_test(all, a_wrong_kernel_is_caught_and_replayed);
 	tcase_add_loop_test(all, a_kernel_is_contained, 0, 6);

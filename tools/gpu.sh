@@ -66,6 +66,7 @@ for policy in f32 bf16; do
 done
 step "golden files by cuda" same_traces
 step "the cases that ship, on the GPU" "$plumb" replay golden/cases/*.h5 --set opt --device cuda --repeat 3
+step "plumb test on the GPU, 2000 cases" "$plumb" test --device cuda --cases 2000
 step "bisect: opt on the GPU against the twin" "$plumb" bisect $golden --set opt --device cuda --steps 2
 export PLUMB_TEST_DEVICE=cuda
 for test in test_sets test_profile_runs test_ops_cuda test_formats_cuda test_format_rows_cuda test_format_shapes_cuda test_state_formats_cuda \

@@ -158,6 +158,10 @@ bool trial_run(struct trial *c, const char *what, plumb_op_fn *fn, struct plumb_
 bool trial_same(struct trial *c, const struct trial_result *a, const struct trial_result *b, const char *what,
 	char text[TRIAL_TEXT]);
 
+/* The same elements are NaN, +Inf, -Inf and numbers; integers are equal. False with text. */
+bool trial_same_kinds(struct trial *c, const struct trial_result *a, const struct trial_result *b, const char *what,
+	char text[TRIAL_TEXT]);
+
 /* The first operand in which two results differ; -1: none. */
 int trial_differs(const struct trial *c, const struct trial_result *a, const struct trial_result *b);
 

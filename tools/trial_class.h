@@ -24,7 +24,9 @@ struct trial_class {
 	float (*value)(struct trial *c, const struct trial_operand *o, int64_t i); /* element i; may be NULL */
 	bool any_format;               /* value goes into matrices with scales too, all scales 1 */
 	void (*fill)(struct trial *c); /* after value; may be NULL */
-	bool bits; /* the derived bound is not asked: it ends where binary32 does. The twin's bits are */
+	bool bits;      /* the derived bound ends here (binary64 neither overflows nor underflows where binary32 does): the
+	                   bits of the twin are all there is, of a shared object where it is NaN, Inf, or a number */
+	bool overflows; /* where that happens is the order's own: not for shared objects, unless exact */
 };
 
 /* Class i of the table; NULL past the last. The first one is "plain". */

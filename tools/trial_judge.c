@@ -242,6 +242,8 @@ static bool judge_user(struct judged *j, struct seat *seat, const char *what)
 			memcpy(result.bytes[i], j->twin.bytes[i], trial_memory_live(&c->operand[i].memory));
 	if (ok && exact) {
 		ok = trial_same(c, &result, &j->twin, what, j->report->text);
+	} else if (ok && c->class && c->class->bits) {
+		ok = trial_same_kinds(c, &result, &j->twin, what, j->report->text);
 	} else if (ok) {
 		plumb_bound_begin(&j->bounds, c->op);
 		c->bounds = &j->bounds;
@@ -254,7 +256,7 @@ static bool judge_user(struct judged *j, struct seat *seat, const char *what)
 	for (int i = 0; i < c->operands; i++)
 		ran = ran || result.bytes[i];
 	if (!ok && ran)
-		look_inside(c, &result, &j->twin, !exact, j->report);
+		look_inside(c, &result, &j->twin, !exact && !(c->class && c->class->bits), j->report);
 	trial_result_free(&result);
 	return ok;
 }

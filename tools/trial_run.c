@@ -264,6 +264,42 @@ bool trial_same(struct trial *c, const struct trial_result *a, const struct tria
 	return true;
 }
 
+/* 0: a number, 1: NaN, 2: Inf, 3: -Inf. */
+static int kind_of(float x)
+{
+	return isnan(x) ? 1 : isinf(x) ? 2 + !!signbit(x) : 0;
+}
+
+static bool kinds_same(const struct trial_operand *o, const unsigned char *a, const unsigned char *b, const char *what,
+	char text[TRIAL_TEXT])
+{
+	float *x = trial_values(o, a), *y = trial_values(o, b);
+	int64_t count = trial_count(o), at = 0;
+	char where[128];
+
+	while (at < count && kind_of(x[at]) == kind_of(y[at]))
+		at++;
+	if (at < count)
+		snprintf(text, TRIAL_TEXT, "%s: %s is %.9g, expected %.9g: a NaN or Inf on one side", what,
+			place(o, at, where), (double)x[at], (double)y[at]);
+	free(x);
+	free(y);
+	return at == count;
+}
+
+bool trial_same_kinds(struct trial *c, const struct trial_result *a, const struct trial_result *b, const char *what,
+	char text[TRIAL_TEXT])
+{
+	for (int i = 0; i < c->operands; i++) {
+		const struct trial_operand *o = &c->operand[i];
+		bool integer = o->info->kind == PLUMB_KIND_I32 || o->info->kind == PLUMB_KIND_I64;
+		if (a->bytes[i] && !(integer ? operand_same(o, a->bytes[i], b->bytes[i], what, text)
+					     : kinds_same(o, a->bytes[i], b->bytes[i], what, text)))
+			return false;
+	}
+	return true;
+}
+
 bool trial_agree(struct trial *c, plumb_op_fn *opt, struct plumb_device *const *device, int devices, char text[TRIAL_TEXT])
 {
 	plumb_op_fn *reference = plumb_ref_twin.op[c->op];
