@@ -192,3 +192,21 @@ void trial_fill_tiles(struct trial *c)
 		for (int64_t k = 0; k < keys->cache.width; k++)
 			trial_put(c, keys, i * keys->cache.width + k, -INFINITY);
 }
+
+void trial_shape_vanishing(struct trial *c)
+{
+	trial_shape_wide(c);
+	c->with.format = c->with.format < 0 ? PLUMB_BF16 : c->with.format;
+	c->with.scales = 1 + TRIAL_SCALES_ALIKE;
+	c->cfg.streams = 1;
+	if (c->op != PLUMB_MOE_DOWN && c->op != PLUMB_HC_UP_MIX)
+		c->cfg.hidden = PICK(c, 264, 520, 776, 1032);
+}
+
+/* Products of -2^-200: the sum of all is -0, and a +0 that joins it makes it +0. */
+float trial_value_vanishing(struct trial *c, const struct trial_operand *o, int64_t i)
+{
+	(void)c;
+	(void)i;
+	return trial_class_role(o) == TRIAL_ON_MATRIX ? 0x1p-100f : -0x1p-100f;
+}
