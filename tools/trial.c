@@ -39,6 +39,8 @@ static void choose_formats(struct trial *c, const struct trial_operand *o, int f
 {
 	int choices = trial_is_vector(o->info) ? PLUMB_PLAIN_FORMATS : PLUMB_FORMAT_COUNT;
 
+	if (format < 0 && !trial_is_vector(o->info))
+		format = c->with.formats[strncmp(o->info->name, "shared_", 7) == 0] - 1;
 	if (format < 0 || format >= choices)
 		format = (int)trial_random_below(&c->random, choices);
 	w->format = (enum plumb_format)format;
@@ -51,7 +53,7 @@ static size_t place_next(struct trial *c, size_t unit, size_t bytes, size_t *at)
 {
 	size_t start = *at + unit * (size_t)(trial_random_below(&c->random, 2) ? trial_random_below(&c->random, 9) : 0);
 
-	if (trial_random_below(&c->random, 2))
+	if (trial_random_below(&c->random, 2) || c->with.aligned)
 		start = (start + 15) / 16 * 16;
 	*at = start + bytes;
 	return start;
@@ -103,6 +105,8 @@ static enum plumb_format cache_format(struct trial *c, const struct trial_operan
 	static const enum plumb_format formats[] = {PLUMB_F32, PLUMB_BF16, PLUMB_CACHE_FP8, PLUMB_CACHE_FP8};
 	bool own = strcmp(o->info->name, "keys") == 0 || strcmp(o->info->name, "values") == 0;
 
+	if (c->with.caches)
+		return (enum plumb_format)(c->with.caches - 1);
 	if (own && c->with.kv)
 		return (enum plumb_format)(c->with.kv - 1);
 	if (own && !c->with.plain && trial_random_below(&c->random, 3))
@@ -160,6 +164,7 @@ static void make_operand(struct trial *c, struct trial_operand *o)
 	const struct plumb_operand *info = o->info;
 	struct plumb_extent extent = {c->T, c->env.capacity};
 	void *pointer = NULL;
+	size_t bytes, skew;
 
 	o->rank = plumb_shape_eval(info->shape, &c->cfg, &extent, o->dim);
 	o->count = 1;
@@ -179,7 +184,11 @@ static void make_operand(struct trial *c, struct trial_operand *o)
 					o->format = (enum plumb_format)(c->with.state - 1);
 				memcpy((unsigned char *)c->args + info->format, &o->format, sizeof o->format);
 			}
-			trial_memory_make(&o->memory, (size_t)o->count * plumb_operand_element(info, c->args), false);
+			bytes = (size_t)o->count * plumb_operand_element(info, c->args);
+			skew = info->kind == PLUMB_KIND_F32 || info->kind == PLUMB_KIND_STORED ? c->with.skew : 0;
+			trial_memory_make(&o->memory, bytes + skew, false);
+			o->memory.data += skew;
+			o->memory.bytes -= skew;
 			pointer = o->memory.data;
 			break;
 		case PLUMB_KIND_WEIGHT:

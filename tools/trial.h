@@ -84,6 +84,11 @@ struct trial_options {
 	int kv, state;                  /* 1 + enum plumb_format of keys and values, of the GDN state; 0: random */
 	int scales;                     /* 1 + enum trial_scales of every matrix; 0: random for each */
 	int shards;                     /* of the n-gram table; 0: random */
+	int caches;                     /* 1 + enum plumb_format of every cache; 0: kv, and the policy's in the indexer */
+	size_t skew;                    /* bytes by which arrays of reals lie behind a multiple of 16 */
+	bool aligned;                   /* every matrix begins at an address where wide loads are possible */
+	int formats[2];                 /* where format is -1: 1 + enum plumb_format of matrices, and of those of the shared
+	                                   expert; 0: random for each */
 	bool far;                       /* tables and pages of caches lie more than 2^31 elements apart */
 };
 

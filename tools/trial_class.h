@@ -95,6 +95,16 @@ void trial_shape_pages(struct trial *c);
 void trial_shape_positions(struct trial *c);
 void trial_shape_far(struct trial *c);
 void trial_shape_offsets(struct trial *c);
+void trial_shape_wide(struct trial *c);
+void trial_shape_pieces(struct trial *c);
+void trial_shape_heads(struct trial *c);
+void trial_shape_long(struct trial *c);
+void trial_shape_caches(struct trial *c);
+void trial_shape_skewed(struct trial *c);
+void trial_shape_tiles(struct trial *c);
+void trial_shape_vanishing(struct trial *c);
+float trial_value_vanishing(struct trial *c, const struct trial_operand *o, int64_t i);
+void trial_fill_tiles(struct trial *c);
 void trial_shape_ngram(struct trial *c);
 
 #endif
