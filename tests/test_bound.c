@@ -231,6 +231,55 @@ START_TEST(faults_at_twice_and_half_the_bound)
 }
 END_TEST
 
+/* Every real output of every op 1 % too large. */
+static int scaled(const struct plumb_env *env, const void *args)
+{
+	int status = plumb_ref_twin.op[running->op](env, args);
+	const struct trial_operand *o = &running->operand[fault.operand];
+
+	if (o->info->kind == PLUMB_KIND_CACHE) { /* of the rows that it wrote, the element where the bound is tightest */
+		*element_of(running, args, fault.operand, fault.index) *= 1.01f;
+		return status;
+	}
+	for (int64_t i = 0; i < trial_count(o); i++)
+		*element_of(running, args, fault.operand, i) *= 1.01f;
+	return status;
+}
+
+START_TEST(one_percent_shows)
+{
+	for (int i = 0; i < plumb_ops[_i].operands; i++) {
+		const struct plumb_operand *o = &plumb_ops[_i].operand[i];
+		bool values = plumb_operand_is_real(o) || o->kind == PLUMB_KIND_CACHE;
+		int found = 0;
+
+		if (!values || (o->role != PLUMB_OUT && o->role != PLUMB_STATE))
+			continue;
+		for (uint64_t seed = 0; seed < 4; seed++) {
+			struct trial_options with = any;
+			struct plumb_bound_stat at;
+			char text[TRIAL_TEXT];
+
+			with.policy = o->kind == PLUMB_KIND_CACHE ? PLUMB_POLICY_F32 : (int)(seed % 2);
+			with.traces = 1;
+			with.plain = true;
+			struct trial *c = trial_new((enum plumb_op)_i, seed, &with);
+			if (tightest(c, i, &at) && isfinite(at.ball.value) && at.ball.value != 0.0) {
+				fault.operand = i;
+				fault.index = at.index;
+				running = c;
+				must_run(c, "1 % too large", scaled);
+				ck_assert_msg(!trial_bounded(c, "1 % too large", NULL, text), "%s, seed %llu: not noticed",
+					o->name, (unsigned long long)seed);
+				found++;
+			}
+			trial_free(c);
+		}
+		ck_assert_msg(found > 0, "%s: no case with a value", o->name);
+	}
+}
+END_TEST
+
 /* ---- wrong reductions ---- */
 
 /* y = w . x with one long row, policy f32. */
@@ -471,6 +520,7 @@ int main(void)
 	tcase_add_loop_test(right, golden_tiny, 0, 7);
 	tcase_add_test(wrong, gates_of_a_stat);
 	tcase_add_loop_test(wrong, faults_at_twice_and_half_the_bound, 0, PLUMB_OP_COUNT);
+	tcase_add_loop_test(wrong, one_percent_shows, 0, PLUMB_OP_COUNT);
 	tcase_add_test(wrong, sequential_sum_shows);
 	tcase_add_test(wrong, a_term_left_out_shows);
 	tcase_add_loop_test(wrong, another_eps_shows, 0, COUNT(normed));

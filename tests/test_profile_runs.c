@@ -260,6 +260,10 @@ int main(void)
 {
 	const char *wanted = getenv("PLUMB_TEST_DEVICE");
 	struct plumb_device *d = NULL;
+	if (wanted && strcmp(wanted, "cuda") != 0 && strcmp(wanted, "simt") != 0) {
+		printf("PLUMB_TEST_DEVICE is '%s', expected cuda or simt\n", wanted);
+		return EXIT_FAILURE;
+	}
 	if (wanted && strcmp(wanted, "cuda") == 0)
 		kind = PLUMB_DEVICE_CUDA;
 	int status = plumb_device_open(kind, NULL, &d, &err);

@@ -349,6 +349,10 @@ int main(void)
 	struct plumb_device *probe = NULL;
 	struct plumb_error err = {""};
 
+	if (wanted && strcmp(wanted, "cuda") != 0 && strcmp(wanted, "simt") != 0) {
+		printf("PLUMB_TEST_DEVICE is '%s', expected cuda or simt\n", wanted);
+		return EXIT_FAILURE;
+	}
 	if (wanted && strcmp(wanted, "cuda") == 0) {
 		kind = PLUMB_DEVICE_CUDA;
 		if (plumb_device_open(kind, NULL, &probe, &err) != PLUMB_OK) {
