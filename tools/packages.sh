@@ -30,6 +30,10 @@ fi
 as_root=""
 if [ "$(id -u)" -ne 0 ]; then
 	as_root="sudo"
+	command -v sudo >/dev/null 2>&1 || {
+		echo "packages.sh: neither root nor sudo; please have installed: $missing" >&2
+		exit 2
+	}
 fi
 echo "packages.sh: installing $missing"
 export DEBIAN_FRONTEND=noninteractive
