@@ -4,13 +4,13 @@
 # there. As another user than root it asks through sudo. usage: tools/packages.sh [MORE_PACKAGES ...]
 set -eu
 
-packages="gcc g++ cmake ninja-build pkg-config libhdf5-dev libopenblas-dev libcjson-dev check python3 $*"
+packages="gcc g++ make cmake ninja-build pkg-config libhdf5-dev libopenblas-dev libcjson-dev check python3 $*"
 missing=""
 for p in $packages; do
 	dpkg-query -W -f='${Status}' "$p" 2>/dev/null | grep -q 'install ok installed' || missing="$missing $p"
 done
 # a compiler or cmake from elsewhere serves as well
-for tool in gcc g++ cmake ninja:ninja-build pkg-config clang aarch64-linux-gnu-g++:g++-aarch64-linux-gnu qemu-aarch64:qemu-user python3; do
+for tool in gcc g++ make cmake ninja:ninja-build pkg-config clang aarch64-linux-gnu-g++:g++-aarch64-linux-gnu qemu-aarch64:qemu-user python3; do
 	if command -v "${tool%%:*}" >/dev/null 2>&1; then
 		missing=$(printf '%s ' $missing | sed "s/\\(^\\| \\)${tool##*:} / /")
 	fi
@@ -30,6 +30,10 @@ fi
 as_root=""
 if [ "$(id -u)" -ne 0 ]; then
 	as_root="sudo"
+	command -v sudo >/dev/null 2>&1 || {
+		echo "packages.sh: neither root nor sudo; please have installed: $missing" >&2
+		exit 2
+	}
 fi
 echo "packages.sh: installing $missing"
 export DEBIAN_FRONTEND=noninteractive
