@@ -142,28 +142,28 @@ template <typename To, typename From> static __device__ __forceinline__ const To
 	return reinterpret_cast<const To *>(pointer);
 }
 
+/* A global address is its own generic address. It is not converted: the compiler could then not fold what is added to it
+ * into the instruction. */
 static __device__ __forceinline__ uint4 plumb_load_stream(const uint4 *p)
 {
 	uint4 v;
 	asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0, %1, %2, %3}, [%4];"
 		     : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-		     : "l"(__cvta_generic_to_global(p)));
+		     : "l"(p));
 	return v;
 }
 
 static __device__ __forceinline__ uint2 plumb_load_stream(const uint2 *p)
 {
 	uint2 v;
-	asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v2.u32 {%0, %1}, [%2];"
-		     : "=r"(v.x), "=r"(v.y)
-		     : "l"(__cvta_generic_to_global(p)));
+	asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(p));
 	return v;
 }
 
 static __device__ __forceinline__ uint32_t plumb_load_stream(const uint32_t *p)
 {
 	uint32_t v;
-	asm volatile("ld.global.nc.L1::no_allocate.L2::256B.u32 %0, [%1];" : "=r"(v) : "l"(__cvta_generic_to_global(p)));
+	asm volatile("ld.global.nc.L1::no_allocate.L2::256B.u32 %0, [%1];" : "=r"(v) : "l"(p));
 	return v;
 }
 
@@ -181,7 +181,7 @@ static __device__ __forceinline__ float2 plumb_load_stream(const float2 *p)
 
 static __device__ __forceinline__ void plumb_prefetch(const void *p)
 {
-	asm volatile("prefetch.global.L2 [%0];" : : "l"(__cvta_generic_to_global(p)));
+	asm volatile("prefetch.global.L2 [%0];" : : "l"(p));
 }
 
 /* The five shuffles as one name: simt takes one turn for them. */

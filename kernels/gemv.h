@@ -15,6 +15,8 @@
 #include "kernels/gemv_shape.h"
 #include "kernels/row.h"
 
+enum { PLUMB_LINE = 128 }; /* bytes of a cache line */
+
 /* A lane's part of the vector. */
 template <int Steps> struct plumb_vector {
 	float x[Steps][PLUMB_COLUMNS];
@@ -185,6 +187,35 @@ static __device__ __forceinline__ void plumb_row_decode(
 	PLUMB_UNROLL
 	for (int j = 0; j < PLUMB_COLUMNS; j++)
 		w[j] = w[j] * scale;
+}
+
+/* Bring bytes near (L2), a line a lane. */
+static __device__ __forceinline__ void plumb_bytes_prefetch(const void *begin, int bytes)
+{
+	const int lane = static_cast<int>(threadIdx.x) % 32;
+
+	for (int at = lane * PLUMB_LINE; at < bytes; at += 32 * PLUMB_LINE)
+		plumb_prefetch(static_cast<const unsigned char *>(begin) + at);
+}
+
+/* Columns k0 <= k < k1 of the row near: for what a warp takes after the rows it has in flight. k0 is a multiple of 256. */
+template <int Format> static __device__ __forceinline__ void plumb_row_prefetch(const struct plumb_row &row, int k0, int k1)
+{
+	const int first = k0 / PLUMB_COLUMNS, columns = (k1 - k0 + PLUMB_COLUMNS - 1) / PLUMB_COLUMNS;
+
+	plumb_bytes_prefetch(row.data + first * plumb_columns_bytes(Format), columns * plumb_columns_bytes(Format));
+	if (Format == PLUMB_NVFP4)
+		plumb_bytes_prefetch(
+			static_cast<const uint8_t *>(row.scale) + k0 / PLUMB_NVFP4_GROUP, (k1 - k0) / PLUMB_NVFP4_GROUP);
+}
+
+/* The same for whole rows behind each other. */
+template <int Format>
+static __device__ __forceinline__ void plumb_rows_prefetch(const struct plumb_row &first, int rows, int cols)
+{
+	plumb_bytes_prefetch(first.data, rows * ((cols * plumb_columns_bytes(Format) + 7) / PLUMB_COLUMNS));
+	if (Format == PLUMB_NVFP4)
+		plumb_bytes_prefetch(first.scale, rows * ((cols + PLUMB_NVFP4_GROUP - 1) / PLUMB_NVFP4_GROUP));
 }
 
 /* Ask for columns k0 <= k < k1, at most 256*Steps of them, of each row. Full: k1 - k0 is 256*Steps. */

@@ -10,7 +10,7 @@ enum {
 	NORM_THREADS = PLUMB_ROW_LANES, /* thread i holds accumulator i of strided(256) */
 	NORM_WARPS = NORM_THREADS / 32,
 	DOWN_WARPS = PLUMB_SPLIT_MAX, /* one row of the most pieces, or several rows */
-	DOWN_WIDE_ROWS = 2,           /* of a warp: 162 blocks at the released size */
+	DOWN_WIDE_ROWS = 3,           /* of a warp: 108 blocks at the released size; registers allow one on an SM */
 	DOWN_WIDE_STREAMS = 16,
 	UP_WARPS = 4,  /* columns of a block: 640 blocks at the released size */
 	UP_GROUP = 4,  /* streams whose rows a warp has in flight together */
@@ -74,15 +74,74 @@ static __global__ void __launch_bounds__(32 * DOWN_WARPS) hc_down_kernel(struct 
 	}
 }
 
+/* The sum of squares of every stream, strided(256), to squares (streams, 8). A thread owns accumulators 2i and 2i + 1 of one
+ * stream, i = thread % 128, so that 512 threads have four streams on their way at once. Called by all threads of a block; x is
+ * 16-byte aligned, hidden a multiple of 8. */
+static __device__ __forceinline__ void stream_squares(
+	const float *x, int streams, int hidden, PLUMB_SHARED_PTR(float) squares)
+{
+	enum { PAIRS = NORM_THREADS / 2, FLIGHT = 10 }; /* 10: all of a stream of 2560 */
+	const int thread = static_cast<int>(threadIdx.x), i = thread % PAIRS;
+
+	for (int s = thread / PAIRS; s < streams; s += 32 * DOWN_WARPS / PAIRS) {
+		float even = 0.0f, odd = 0.0f;
+		for (int k0 = 2 * i; k0 < hidden; k0 += FLIGHT * NORM_THREADS) {
+			float2 v[FLIGHT];
+			PLUMB_UNROLL
+			for (int f = 0; f < FLIGHT; f++) { /* past the end +0, whose square leaves a sum as it is */
+				const int k = k0 + f * NORM_THREADS;
+				v[f] = make_float2(0.0f, 0.0f);
+				if (k < hidden)
+					v[f] = *PLUMB_AS(const float2, x + s * hidden + k);
+			}
+			PLUMB_UNROLL
+			for (int f = 0; f < FLIGHT; f++) {
+				even = fmaf(v[f].x, v[f].x, even);
+				odd = fmaf(v[f].y, v[f].y, odd);
+			}
+		}
+		float sum = even + odd;
+		PLUMB_UNROLL
+		for (int offset = 1; offset < 16; offset *= 2)
+			sum = sum + __shfl_xor_sync(PLUMB_FULL_WARP, sum, offset);
+		if (thread % 16 == 0)
+			squares[s * NORM_WARPS + i / 16] = sum;
+	}
+}
+
+/* Norm weights k .. k + 7 as they are stored, asked for early. Only 16-bit formats at a 16-byte boundary are; the others are
+ * read when they are needed. */
+static __device__ __forceinline__ bool norm_early(const struct plumb_hc_norm &norm)
+{
+	return norm.format != PLUMB_F32 && reinterpret_cast<uintptr_t>(norm.norm) % 16 == 0;
+}
+
+static __device__ __forceinline__ void norm_weights(
+	const struct plumb_hc_norm &norm, bool early, const uint4 &code, int k, float (&w)[PLUMB_COLUMNS])
+{
+	const uint32_t pair[4] = {code.x, code.y, code.z, code.w};
+
+	if (!early) {
+		plumb_stored_values<PLUMB_COLUMNS>(norm.format, norm.norm, k, PLUMB_COLUMNS, w);
+		return;
+	}
+	PLUMB_UNROLL
+	for (int j = 0; j < PLUMB_COLUMNS; j++) {
+		const uint16_t half = static_cast<uint16_t>(pair[j / 2] >> j % 2 * 16);
+		w[j] = norm.format == PLUMB_BF16 ? plumb_bf16_to_f32(half) : plumb_f16_to_f32(half);
+	}
+}
+
 /* Norm and down in one launch, wide. The scales of all streams are needed before the first product, and every block sums
  * the squares for itself: 40 KiB from L2, while its rows of down, asked for first, come from memory. A lane norms the columns
- * of its own piece; normed, an output besides, is written by all blocks, a slice each. */
+ * of its own piece; normed, an output besides, is written by all blocks, a slice each. Whatever does not depend on the scales
+ * is asked for before they are known. */
 template <int Format, int Steps>
 static __global__ void __launch_bounds__(32 * DOWN_WARPS, 1)
 	hc_norm_down_kernel(struct plumb_hc_norm norm, struct plumb_hc_down a)
 {
 	PLUMB_SHARED(float, partial, DOWN_WARPS *DOWN_WIDE_ROWS);
-	PLUMB_SHARED_2D(float, squares, DOWN_WIDE_STREAMS, NORM_WARPS);
+	PLUMB_SHARED(float, squares, DOWN_WIDE_STREAMS *NORM_WARPS);
 	PLUMB_SHARED(float, scale, DOWN_WIDE_STREAMS);
 	const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, shift = __ffs(a.pieces) - 1;
 	const int cols = static_cast<int>(a.cols), hidden = static_cast<int>(norm.hidden);
@@ -91,11 +150,14 @@ static __global__ void __launch_bounds__(32 * DOWN_WARPS, 1)
 	const int low_rank = static_cast<int>(a.low_rank), rows = low_rank + (a.inject.data ? a.streams : 0);
 	const int block_row = static_cast<int>(blockIdx.x) * groups * DOWN_WIDE_ROWS;
 	const int first = block_row + (warp >> shift) * DOWN_WIDE_ROWS;
+	const bool early = norm_early(norm);
 	struct plumb_row row[DOWN_WIDE_ROWS];
 	struct plumb_lane_row<Format, Steps> stored[DOWN_WIDE_ROWS];
 	struct plumb_vector<Steps> v = {
 	};
-	float sum[DOWN_WIDE_ROWS];
+	uint4 code[Steps];
+	float sum[DOWN_WIDE_ROWS], x_out = 0.0f, w_out = 0.0f;
+	int out = static_cast<int>(blockIdx.x * blockDim.x) + thread;
 
 	plumb_grid_launch_dependents();
 	PLUMB_UNROLL
@@ -105,45 +167,50 @@ static __global__ void __launch_bounds__(32 * DOWN_WARPS, 1)
 		                      : plumb_row_of<Format>(a.inject, n - low_rank, cols);
 	}
 	plumb_rows_fetch<Format, Steps, DOWN_WIDE_ROWS, false>(row, k0, k1, stored);
+	PLUMB_UNROLL
+	for (int s = 0; s < Steps; s++) {
+		const int k = first_column + s * PLUMB_ROW_LANES;
+		code[s] = make_uint4(0, 0, 0, 0);
+		if (early && k < k1)
+			code[s] = *PLUMB_AS(const uint4, static_cast<const uint16_t *>(norm.norm) + k);
+	}
+	if (out < cols)
+		w_out = plumb_stored_value(norm.format, norm.norm, out);
 	plumb_grid_dependency_wait();
 
 	plumb_vector_take(norm.residual, cols, k0, k1, partial, v);
-	for (int s = thread / NORM_THREADS; s < norm.streams; s += 32 * DOWN_WARPS / NORM_THREADS) {
-		const float *const x = norm.residual + s * hidden;
-		float acc = 0.0f;
-		for (int k = thread % NORM_THREADS; k < hidden; k += NORM_THREADS)
-			acc = fmaf(x[k], x[k], acc);
-		acc = plumb_warp_sum(acc);
-		if (thread % 32 == 0)
-			squares[s][warp % NORM_WARPS] = acc;
-	}
+	if (out < cols)
+		x_out = norm.residual[out];
+	stream_squares(norm.residual, norm.streams, hidden, squares);
 	__syncthreads();
 	if (thread < norm.streams) {
-		const float mean = plumb_warps_tree(squares[thread]) / static_cast<float>(hidden);
+		const float mean = plumb_warps_tree(squares + thread * NORM_WARPS) / static_cast<float>(hidden);
 		scale[thread] = plumb_rsqrtf(mean + norm.eps);
 	}
 	__syncthreads();
 	PLUMB_UNROLL
 	for (int s = 0; s < Steps; s++) {
 		const int k = first_column + s * PLUMB_ROW_LANES;
+		float w[PLUMB_COLUMNS];
 		if (k >= k1)
 			continue; /* stays -0 */
 		const float r = scale[k / hidden];
+		norm_weights(norm, early, code[s], k, w);
 		PLUMB_UNROLL
 		for (int j = 0; j < PLUMB_COLUMNS; j++)
-			v.x[s][j] = plumb_rne(
-				a.bf16, (v.x[s][j] * r) * (1.0f + plumb_stored_value(norm.format, norm.norm, k + j)));
+			v.x[s][j] = plumb_rne(a.bf16, (v.x[s][j] * r) * (1.0f + w[j]));
 	}
-	for (int k = static_cast<int>(blockIdx.x * blockDim.x) + thread; k < cols;
-		k += static_cast<int>(gridDim.x * blockDim.x))
-		norm.normed[k] = plumb_rne(a.bf16,
-			(norm.residual[k] * scale[k / hidden]) * (1.0f + plumb_stored_value(norm.format, norm.norm, k)));
-
 	plumb_rows_sums<Format, Steps, DOWN_WIDE_ROWS, false>(stored, v, sum);
-	if (thread % 32 == 0)
+	if (thread % 32 == 0) {
 		PLUMB_UNROLL
-	for (int r = 0; r < DOWN_WIDE_ROWS; r++)
-		partial[warp * DOWN_WIDE_ROWS + r] = sum[r];
+		for (int r = 0; r < DOWN_WIDE_ROWS; r++)
+			partial[warp * DOWN_WIDE_ROWS + r] = sum[r];
+	}
+	if (out < cols)
+		norm.normed[out] = plumb_rne(a.bf16, (x_out * scale[out / hidden]) * (1.0f + w_out));
+	for (out += static_cast<int>(gridDim.x * blockDim.x); out < cols; out += static_cast<int>(gridDim.x * blockDim.x))
+		norm.normed[out] = plumb_rne(a.bf16, (norm.residual[out] * scale[out / hidden]) *
+							     (1.0f + plumb_stored_value(norm.format, norm.norm, out)));
 	__syncthreads();
 	const int n = block_row + thread;
 	if (thread >= groups * DOWN_WIDE_ROWS || n >= rows)

@@ -24,7 +24,9 @@ enum {
 	GATE_UP_WIDE_WARPS = 4, /* small blocks: as one ends, the next begins */
 	GATE_UP_UNITS = 4,      /* of a warp: 440 blocks at full size */
 	DOWN_WIDE_WARPS = 16,   /* at most: a slot a warp, and the shared expert */
-	DOWN_WIDE_ROWS = 4,     /* outputs of a block: 640 blocks at full size */
+	DOWN_WIDE_FLIGHT = 2,   /* rows of a warp in flight together, */
+	DOWN_WIDE_PASSES = 5,   /* so often: 256 blocks at full size, which is one wave where two fit on an SM */
+	DOWN_WIDE_ROWS = DOWN_WIDE_FLIGHT * DOWN_WIDE_PASSES, /* outputs of a block */
 	PER_LANE = PLUMB_ROW_PER_LANE,
 };
 
@@ -434,6 +436,26 @@ static __device__ __forceinline__ void unit_sums(const struct plumb_matrix &gate
 	}
 }
 
+/* All units of a warp at once: they come from memory while the first ones are worked on. */
+template <int Format, int SharedFormat>
+static __device__ __forceinline__ void units_prefetch(
+	const struct plumb_moe_gate_up_launch &a, bool shared, int first, int units, int cols, int inner)
+{
+	for (int unit = first; unit < first + GATE_UP_UNITS && unit < units; unit++) {
+		if (shared) {
+			plumb_row_prefetch<SharedFormat>(plumb_row_of<SharedFormat>(a.shared_gate, unit, cols), 0, cols);
+			plumb_row_prefetch<SharedFormat>(plumb_row_of<SharedFormat>(a.shared_up, unit, cols), 0, cols);
+			continue;
+		}
+		const int slot = unit / inner, n = unit - slot * inner;
+		const int32_t e = a.expert[slot];
+		if (!in_range(e, a.experts))
+			continue;
+		plumb_row_prefetch<Format>(plumb_row_of<Format>(plumb_bank_matrix(a.gate, e), n, cols), 0, cols);
+		plumb_row_prefetch<Format>(plumb_row_of<Format>(plumb_bank_matrix(a.up, e), n, cols), 0, cols);
+	}
+}
+
 /* Whole rows, wide. A warp takes GATE_UP_UNITS neighbouring units; lane u finishes unit u. The routed experts come first, in
  * blocks of their own, so that a block has one format. */
 template <int Format, int SharedFormat, int Steps>
@@ -452,7 +474,11 @@ static __global__ void __launch_bounds__(32 * GATE_UP_WIDE_WARPS, Format == Shar
 	float gate = 0.0f, up = 0.0f;
 
 	plumb_grid_launch_dependents();
+	if (shared)
+		units_prefetch<Format, SharedFormat>(a, true, first, units, cols, inner);
 	plumb_grid_dependency_wait(); /* which experts, is what the launch before says */
+	if (!shared)
+		units_prefetch<Format, SharedFormat>(a, false, first, units, cols, inner);
 	plumb_vector_take(a.x, cols, 0, cols, staged, v);
 	PLUMB_NO_UNROLL
 	for (int u = 0; u < GATE_UP_UNITS; u++) {
@@ -598,60 +624,74 @@ static __global__ void __launch_bounds__(32 * DOWN_WARPS) moe_down_kernel(struct
 	}
 }
 
-/* DOWN_WIDE_ROWS whole rows of one expert by one warp. */
+/* DOWN_WIDE_ROWS whole rows of one expert by one warp: sums go to out. They lie behind each other and are all brought near
+ * while the first pass waits for its own; to hold those of two passes in registers would cost the second block on an SM. */
 template <int Format, int Steps>
 static __device__ __forceinline__ void down_sums(const struct plumb_matrix &m, int64_t first, int64_t rows, const float *x,
-	int cols, PLUMB_SHARED_PTR(float) none, float (&sum)[DOWN_WIDE_ROWS])
+	int cols, PLUMB_SHARED_PTR(float) none, PLUMB_SHARED_PTR(float) out)
 {
-	struct plumb_row row[DOWN_WIDE_ROWS];
-	struct plumb_lane_row<Format, Steps> stored[DOWN_WIDE_ROWS];
 	struct plumb_vector<Steps> v = {
 	};
 
-	PLUMB_UNROLL
-	for (int r = 0; r < DOWN_WIDE_ROWS; r++) /* past the end the last row again, for nobody */
-		row[r] = plumb_row_of<Format>(m, first + r < rows ? first + r : rows - 1, cols);
-	plumb_rows_fetch<Format, Steps, DOWN_WIDE_ROWS, false>(row, 0, cols, stored);
-	plumb_vector_take(x, cols, 0, cols, none, v);
-	plumb_rows_sums<Format, Steps, DOWN_WIDE_ROWS, false>(stored, v, sum);
+	PLUMB_NO_UNROLL
+	for (int p = 0; p < DOWN_WIDE_PASSES; p++) {
+		struct plumb_row row[DOWN_WIDE_FLIGHT];
+		struct plumb_lane_row<Format, Steps> stored[DOWN_WIDE_FLIGHT];
+		float sum[DOWN_WIDE_FLIGHT];
+		PLUMB_UNROLL
+		for (int r = 0; r < DOWN_WIDE_FLIGHT; r++) { /* past the end the last row again, for nobody */
+			const int64_t n = first + p * DOWN_WIDE_FLIGHT + r;
+			row[r] = plumb_row_of<Format>(m, n < rows ? n : rows - 1, cols);
+		}
+		plumb_rows_fetch<Format, Steps, DOWN_WIDE_FLIGHT, false>(row, 0, cols, stored);
+		if (p == 0) {
+			const int64_t last = first + DOWN_WIDE_ROWS < rows ? first + DOWN_WIDE_ROWS : rows;
+			plumb_rows_prefetch<Format>(row[0], static_cast<int>(last - first), cols);
+			plumb_vector_take(x, cols, 0, cols, none, v);
+		}
+		plumb_rows_sums<Format, Steps, DOWN_WIDE_FLIGHT, false>(stored, v, sum);
+		if (threadIdx.x % 32 == 0) {
+			PLUMB_UNROLL
+			for (int r = 0; r < DOWN_WIDE_FLIGHT; r++)
+				out[p * DOWN_WIDE_FLIGHT + r] = sum[r];
+		}
+	}
 }
 
 /* Whole rows, wide: warp k takes slot k, the last the shared expert; thread r finishes output r of the block. */
 template <int Format, int SharedFormat, int Steps>
 static __global__ void __launch_bounds__(32 * DOWN_WIDE_WARPS) moe_down_wide_kernel(struct plumb_moe_down_launch a)
 {
-	PLUMB_SHARED(float, partial, DOWN_WIDE_WARPS *DOWN_WIDE_ROWS);
+	PLUMB_SHARED(float, partial, DOWN_WIDE_WARPS *DOWN_WIDE_ROWS); /* (slots, outputs) */
+	PLUMB_SHARED(float, weight, DOWN_WIDE_WARPS);                  /* of the slots */
 	const int slot = static_cast<int>(threadIdx.x / 32), thread = static_cast<int>(threadIdx.x);
 	const int64_t first = static_cast<int64_t>(blockIdx.x) * DOWN_WIDE_ROWS, n = first + thread;
-	float sum[DOWN_WIDE_ROWS];
+	PLUMB_SHARED_PTR(float) out = partial + slot * DOWN_WIDE_ROWS;
 
 	plumb_grid_launch_dependents();
 	plumb_grid_dependency_wait(); /* which experts, is what a launch before says */
+	if (thread % 32 == 0)
+		weight[slot] = slot == a.chosen ? *a.shared_weight : a.weight[slot];
 	if (slot == a.chosen) {
 		down_sums<SharedFormat, Steps>(
-			a.shared_down, first, a.rows, a.shared_hidden, static_cast<int>(a.shared_inner), partial, sum);
+			a.shared_down, first, a.rows, a.shared_hidden, static_cast<int>(a.shared_inner), partial, out);
 	} else {
 		const int32_t e = a.expert[slot];
-		PLUMB_UNROLL
-		for (int r = 0; r < DOWN_WIDE_ROWS; r++)
-			sum[r] = plumb_nanf();
 		if (in_range(e, a.experts))
 			down_sums<Format, Steps>(plumb_bank_matrix(a.down, e), first, a.rows, a.hidden + slot * a.inner,
-				static_cast<int>(a.inner), partial, sum);
+				static_cast<int>(a.inner), partial, out);
+		else if (thread % 32 < DOWN_WIDE_ROWS)
+			out[thread % 32] = plumb_nanf();
 	}
-	if (thread % 32 == 0)
-		PLUMB_UNROLL
-	for (int r = 0; r < DOWN_WIDE_ROWS; r++)
-		partial[slot * DOWN_WIDE_ROWS + r] = sum[r];
 	__syncthreads();
 	if (thread >= DOWN_WIDE_ROWS || n >= a.rows)
 		return;
 	const float shared = plumb_rne(a.bf16, partial[a.chosen * DOWN_WIDE_ROWS + thread]);
 	float routed = 0.0f;
 	for (int k = 0; k < a.chosen; k++)
-		routed = routed + plumb_rne(a.bf16, plumb_rne(a.bf16, partial[k * DOWN_WIDE_ROWS + thread]) * a.weight[k]);
+		routed = routed + plumb_rne(a.bf16, plumb_rne(a.bf16, partial[k * DOWN_WIDE_ROWS + thread]) * weight[k]);
 	routed = plumb_rne(a.bf16, routed);
-	a.y[n] = plumb_rne(a.bf16, routed + plumb_rne(a.bf16, *a.shared_weight * shared));
+	a.y[n] = plumb_rne(a.bf16, routed + plumb_rne(a.bf16, weight[a.chosen] * shared));
 	if (a.routed)
 		a.routed[n] = routed;
 	if (a.shared)
