@@ -51,7 +51,7 @@ while read -r command; do
 		stops_at_the_end "$@"
 		options=$((options + 1))
 	done <listed
-	sed -n '/^examples:/,/^$/s/^  plumb //p' help | sed 's/ [|>].*//' >lines
+	sed -n '/^examples:/,/^$/s/^  plumb //p' help | sed 's/ [|>].*//; s/  .*//' >lines # without pipes, and without words behind
 	while read -r line; do
 		eval "set -- $line"
 		stops_at_the_end "$@"

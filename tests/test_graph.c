@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* State that stays on the device, and the captured graph: the same bits as a decoder whose every call is copied,
+/* State that stays on the device, and the captured graph: the same bits as the twin in host memory,
  * whatever is changed in place between two replays. On simt (graphs run eagerly there, with and without memory of its
  * own) and, built with PLUMB_TEST_GPU, on cuda; without a GPU that one says so and ends with 77. */
 #include <check.h>
@@ -13,6 +13,7 @@
 #include "opt/graph.h"
 #include "opt/guard.h"
 #include "opt/timing.h"
+#include "ref/twin/twin.h"
 #include "tests/support/decode.h"
 
 /* Past the QSA budget of golden/tiny (16 tokens), so that blocks are chosen. */
@@ -36,7 +37,7 @@ static struct plumb_device *open_device(int i)
 	return d;
 }
 
-/* What a test works with: a decoder on the device with a graph, and one on host memory that says what is right. */
+/* What a test works with: a decoder on the device with a graph, and the twin, which says what is right. */
 struct pair {
 	struct plumb_checkpoint *checkpoint;
 	const struct plumb_model *model;
@@ -63,7 +64,7 @@ static struct pair pair_make(int device, enum plumb_policy policy, bool narrow)
 	p.device = open_device(device);
 	ck_assert_int_eq(plumb_device_open(PLUMB_DEVICE_SIMT, NULL, &p.host, &err), PLUMB_OK);
 	p.decoder = decode_create(p.model, plumb_device_set(p.device), p.device, &p.options);
-	p.truth = decode_create(p.model, plumb_device_set(p.host), p.host, &p.options);
+	p.truth = decode_create(p.model, &plumb_ref_twin, NULL, &p.options);
 	ck_assert_msg(plumb_graph_create(p.decoder, p.device, &p.graph, &err) == PLUMB_OK, "%s", err.text);
 	return p;
 }

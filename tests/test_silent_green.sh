@@ -80,7 +80,7 @@ verdict() { # verdict STATUS ARGUMENT...: of plumb check
 		grep -q '<failure' "$work/report.xml" || fault "plumb check $*: fails, JUnit has no failure"
 	fi
 	grep -q "$unwanted" "$work/said" && fault "plumb check $*: exit status $status, but it says $unwanted"
-	sed 's/"views".*//' "$work/report.json" | tr -d ' \n' | grep -q "\"pass\":$wanted" ||
+	sed 's/"views".*//' "$work/report.json" | tr -d ' \t\n' | grep -q "\"pass\":$wanted" ||
 		fault "plumb check $*: exit status $status, JSON does not say pass: $wanted"
 }
 cat >"$work/exact.json" <<'END'

@@ -387,7 +387,13 @@ void check_bounds_junit(const struct check_bounds *b, const char *view, FILE *f)
 		tests += b->op[op].calls > 0;
 		failed += b->op[op].calls > 0 && !op_passes(&b->op[op], NULL, 0);
 	}
-	fprintf(f, " <testsuite name=\"%s.bounds\" tests=\"%d\" failures=\"%d\">\n", view, tests, failed);
+	const int nothing = tests == 0; /* a failure, as check_bounds_pass has it */
+	fprintf(f, " <testsuite name=\"%s.bounds\" tests=\"%d\" failures=\"%d\">\n", view, tests + nothing,
+		failed + nothing);
+	if (nothing) {
+		fprintf(f, "  <testcase classname=\"plumb.%s.bounds\" name=\"judged\">", view);
+		fprintf(f, "<failure message=\"nothing was judged\"/></testcase>\n");
+	}
 	for (int op = 0; op < PLUMB_OP_COUNT; op++) {
 		char line[256];
 		if (b->op[op].calls == 0)

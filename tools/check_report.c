@@ -384,8 +384,14 @@ int check_report_junit(const struct check_report *r, const char *path, struct pl
 		int expected = 0;
 		for (int j = 0; j < v->items; j++)
 			expected += v->item[j].expected;
+		const int nothing =
+			v->compared == 0; /* a failure: readers of JUnit count, and take none of none for good */
 		fprintf(f, " <testsuite name=\"%s\" tests=\"%d\" failures=\"%d\" time=\"%.3f\">\n",
-			plumb_view_name(v->view), expected, v->failed, v->seconds);
+			plumb_view_name(v->view), expected + nothing, v->failed + nothing, v->seconds);
+		if (nothing) {
+			fprintf(f, "  <testcase classname=\"plumb.%s\" name=\"compared\">", plumb_view_name(v->view));
+			fprintf(f, "<failure message=\"nothing to compare\"/></testcase>\n");
+		}
 		for (int j = 0; j < v->items; j++) {
 			const struct check_item *it = &v->item[j];
 			if (!it->expected)

@@ -43,7 +43,7 @@ void trial_devices_close(struct trial_devices *d)
 	plumb_device_close(d->own);
 	plumb_device_close(d->race);
 	plumb_device_close(d->cuda);
-	*d = (struct trial_devices){NULL};
+	*d = (struct trial_devices){.natural = NULL};
 }
 
 /* ---- what is under way ---- */
