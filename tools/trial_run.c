@@ -146,11 +146,11 @@ float *trial_values(const struct trial_operand *o, const unsigned char *bytes)
 /* The row of a cache that element `index` of its memory belongs to is the one whose page lies there. */
 static int64_t logical(const struct trial_operand *o, int64_t index)
 {
-	int64_t width = o->cache.width, page_rows = o->cache.page_rows, row;
+	int64_t width = o->cache.width, page_rows = o->cache.page_rows;
 
 	if (o->info->kind != PLUMB_KIND_CACHE || o->memory.sparse) /* sparse: gathered in order */
 		return index;
-	row = index / width; /* 0 of what is no cache */
+	int64_t row = index / width;
 	for (int64_t p = 0; p < o->cache.rows / page_rows; p++)
 		if (o->cache.page[p] == row / page_rows)
 			return (p * page_rows + row % page_rows) * width + index % width;
