@@ -15,7 +15,7 @@ extern const size_t html_css_size, html_js_size;
 struct html_head {
 	const char *command; /* "plumb check" */
 	char verdict[256];   /* "Does not match: layer 17, moe_down" */
-	char detail[512];    /* the sentence below; may be empty */
+	char detail[768];    /* the sentence below; may be empty */
 	enum { HTML_PASS, HTML_FAIL, HTML_NOTE } mood;
 };
 
