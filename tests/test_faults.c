@@ -193,7 +193,7 @@ START_TEST(control_fails)
 
 	snprintf(command, sizeof command,
 		"mkdir '%s/source' '%s/source/kernels' && cd '%s' && for f in *; do [ $f = kernels ] || ln -s \"$PWD/$f\" "
-	        "'%s/source/'; done && "
+		"'%s/source/'; done && "
 		"for f in kernels/*; do ln -s \"$PWD/$f\" '%s/source/kernels/'; done && rm '%s/source/kernels/lm_head.cu'",
 		dir, dir, PLUMB_SOURCE_DIR, dir, dir, dir);
 	ck_assert_int_eq(system(command), 0);
@@ -216,7 +216,7 @@ START_TEST(equivalent_mutants)
 {
 	scratch_write(dir, "equivalent.json",
 		"{\"format\": \"plumb equivalent mutants 1\", \"mutants\": [{\"file\": \"kernels/lm_head.cu\", \"line\": "
-	        "\"no such line\","
+		"\"no such line\","
 		" \"column\": 0, \"mutation\": \"drop\", \"replace\": \";\", \"reason\": \"none\"}]}",
 		(size_t)-1);
 	run_faults(TIE(""), "--mutate kernels/lm_head.cu --mutants 1");

@@ -40,7 +40,7 @@ static const struct {
 	{"bool f(void)\n{\n\treturn true;\n}\n", "3:9 constant false\n"},
 	/* what is no code, and what a message says */
 	{"/* a + b < 3 */ // a - b\n#define X(a) ((a) + 1)\n#if 1 + 1 > \\\n 3\n#endif\nstatic const char *s = \"a + 1\", "
-         "c = '+';\n",
+	 "c = '+';\n",
 		""},
 	{"void f(void)\n{\n\tplumb_fail(err, 1 + 2, \"%d\", x[3]);\n}\n", ""},
 	/* declarations are no statements, pointers no products, templates no relations */
