@@ -66,26 +66,39 @@ static void draw(struct chosen *c, size_t n, uint64_t seed)
 	free(taken);
 }
 
-/* Every class in turn until there are n: first those that no other fault of the class before it has. */
+/* Every class in turn until there are n; of a class the fault whose file was taken least often until then. Those that are known to
+ * live, or cannot show in this lane, say nothing. */
 static void sample(struct chosen *c, size_t n)
 {
 	struct fault **out = faults_zero(c->count, sizeof(void *));
 	bool *taken = faults_zero(c->count, sizeof *taken);
-	size_t count = 0;
+	size_t count = 0, round = 0, before;
 
-	for (bool more = true; more && count < n;) {
-		size_t round = count;
-		more = false;
+	do {
+		before = round = count;
 		for (size_t i = 0; i < c->count && count < n; i++) {
-			bool seen = taken[i];
+			size_t best = c->count, least = SIZE_MAX;
+			bool seen = false;
 			for (size_t k = round; k < count && !seen; k++)
 				seen = strcmp(out[k]->fault_class, c->fault[i]->fault_class) == 0;
-			if (seen)
-				continue;
-			taken[i] = more = true;
-			out[count++] = c->fault[i];
+			for (size_t k = i; k < c->count && !seen; k++) {
+				size_t used = 0;
+				if (taken[k] || c->fault[k]->equivalent || c->fault[k]->lane_why ||
+					strcmp(c->fault[k]->fault_class, c->fault[i]->fault_class) != 0)
+					continue;
+				for (size_t m = 0; m < count; m++)
+					used += strcmp(out[m]->file, c->fault[k]->file) == 0;
+				if (used < least) {
+					least = used;
+					best = k;
+				}
+			}
+			if (best < c->count) {
+				taken[best] = true;
+				out[count++] = c->fault[best];
+			}
 		}
-	}
+	} while (count < n && count > before);
 	free(taken);
 	free(c->fault);
 	c->fault = out;

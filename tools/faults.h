@@ -60,7 +60,7 @@ void faults_free(struct fault_list *list);
 
 /* ---- the library ---- */
 
-/* A file that can be mutated, and what judges it (tests/faults/targets.json). */
+/* A file that can be mutated, and what judges it (tests/faults/targets.json). A header of kernels has neither ops nor tests. */
 struct fault_target {
 	char *file;
 	char *unit;   /* "moe" of kernels/moe.cu; NULL: no kernel file */
