@@ -102,6 +102,7 @@ void trial_shape_long(struct trial *c);
 void trial_shape_caches(struct trial *c);
 void trial_shape_skewed(struct trial *c);
 void trial_shape_tiles(struct trial *c);
+void trial_shape_staged(struct trial *c);
 void trial_shape_vanishing(struct trial *c);
 float trial_value_vanishing(struct trial *c, const struct trial_operand *o, int64_t i);
 void trial_fill_tiles(struct trial *c);

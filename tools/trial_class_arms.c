@@ -210,3 +210,13 @@ float trial_value_vanishing(struct trial *c, const struct trial_operand *o, int6
 	(void)i;
 	return trial_class_role(o) == TRIAL_ON_MATRIX ? 0x1p-100f : -0x1p-100f;
 }
+
+/* So many rows that one is not cut into pieces, so long that the vector is staged in shared memory. */
+void trial_shape_staged(struct trial *c)
+{
+	c->T = c->with.T ? c->with.T : 1;
+	c->with.aligned = true;
+	choose_formats(c);
+	c->cfg.hidden = PICK(c, 1544, 1800);
+	c->cfg.vocab = 8192 + trial_random_below(&c->random, 8);
+}
