@@ -99,6 +99,7 @@ void trial_shape_wide(struct trial *c);
 void trial_shape_pieces(struct trial *c);
 void trial_shape_heads(struct trial *c);
 void trial_shape_long(struct trial *c);
+void trial_fill_long(struct trial *c);
 void trial_shape_caches(struct trial *c);
 void trial_shape_skewed(struct trial *c);
 void trial_shape_tiles(struct trial *c);
