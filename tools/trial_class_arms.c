@@ -56,7 +56,7 @@ void trial_shape_wide(struct trial *c)
 void trial_shape_pieces(struct trial *c)
 {
 	struct plumb_config *f = &c->cfg;
-	const int64_t cols = PICK(c, 2048, 2056, 2560, 4096, 6144, 8200), few = 1 + trial_random_below(&c->random, 12);
+	const int64_t cols = PICK(c, 2048, 2560, 4096, 6144, 8200, 8200), few = 1 + trial_random_below(&c->random, 12);
 	const bool down = c->op == PLUMB_MOE_DOWN || c->op == PLUMB_GDN_OUT_PROJ || c->op == PLUMB_ATTN_OUT_PROJ;
 	const bool has_streams = c->op == PLUMB_HC_NORM_DOWN;
 
