@@ -40,7 +40,10 @@ static void choose_formats(struct trial *c, const struct trial_operand *o, int f
 	int choices = trial_is_vector(o->info) ? PLUMB_PLAIN_FORMATS : PLUMB_FORMAT_COUNT;
 
 	if (format < 0 && !trial_is_vector(o->info))
-		format = c->with.formats[strncmp(o->info->name, "shared_", 7) == 0] - 1;
+		format = c->with.formats[strncmp(o->info->name, "shared_", 7) == 0 ? 1
+					 : strcmp(o->info->name, "up") == 0        ? 2
+										   : 0] -
+		         1;
 	if (format < 0 || format >= choices)
 		format = (int)trial_random_below(&c->random, choices);
 	w->format = (enum plumb_format)format;

@@ -87,9 +87,9 @@ struct trial_options {
 	int caches;                     /* 1 + enum plumb_format of every cache; 0: kv, and the policy's in the indexer */
 	size_t skew;                    /* bytes by which arrays of reals lie behind a multiple of 16 */
 	bool aligned;                   /* every matrix begins at an address where wide loads are possible */
-	int formats[2];                 /* where format is -1: 1 + enum plumb_format of matrices, and of those of the shared
-	                                   expert; 0: random for each */
-	bool far;                       /* tables and pages of caches lie more than 2^31 elements apart */
+	int formats[3]; /* where format is -1: 1 + enum plumb_format of matrices, of those of the shared expert,
+	                                   of the experts' up; 0: random for each */
+	bool far;       /* tables and pages of caches lie more than 2^31 elements apart */
 };
 
 /* Scales of a quantised matrix. */

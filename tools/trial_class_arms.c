@@ -8,13 +8,15 @@
 #define COUNT(array) ((int64_t)(sizeof(array) / sizeof((array)[0])))
 #define PICK(c, ...) trial_pick(c, (const int64_t[]){__VA_ARGS__}, COUNT(((const int64_t[]){__VA_ARGS__})))
 
-/* Formats that fast paths are for: of all matrices but the shared expert's, and of those. */
+/* Formats that fast paths are for. */
 static void choose_formats(struct trial *c)
 {
 	if (c->with.format >= 0 || trial_random_below(&c->random, 4) == 0)
 		return;
 	c->with.formats[0] = 1 + (int)PICK(c, PLUMB_BF16, PLUMB_FP8_ROW, PLUMB_FP8_BLOCK, PLUMB_NVFP4);
-	c->with.formats[1] = c->with.formats[0];
+	c->with.formats[1] = c->with.formats[2] = c->with.formats[0];
+	if (trial_random_below(&c->random, 4) == 0)
+		c->with.formats[2] = 1 + (int)PICK(c, PLUMB_BF16, PLUMB_FP8_ROW, PLUMB_FP8_BLOCK, PLUMB_NVFP4);
 	if (trial_random_below(&c->random, 2))
 		c->with.formats[1] = 1 + (int)PICK(c, PLUMB_BF16, PLUMB_FP8_ROW, PLUMB_FP8_BLOCK, PLUMB_NVFP4);
 }
@@ -54,7 +56,7 @@ void trial_shape_wide(struct trial *c)
 void trial_shape_pieces(struct trial *c)
 {
 	struct plumb_config *f = &c->cfg;
-	const int64_t cols = PICK(c, 2048, 2056, 2560, 4096, 6144, 8192), few = 1 + trial_random_below(&c->random, 12);
+	const int64_t cols = PICK(c, 2048, 2560, 4096, 6144, 8200, 8200), few = 1 + trial_random_below(&c->random, 12);
 	const bool down = c->op == PLUMB_MOE_DOWN || c->op == PLUMB_GDN_OUT_PROJ || c->op == PLUMB_ATTN_OUT_PROJ;
 	const bool has_streams = c->op == PLUMB_HC_NORM_DOWN;
 
@@ -128,19 +130,31 @@ void trial_shape_long(struct trial *c)
 	f->index_heads = 1;
 	f->rotary_dim = 2;
 	f->block_tokens = c->op == PLUMB_ATTN_DECODE && trial_random_below(&c->random, 2) ? 4 : 1;
-	f->block_budget = c->op == PLUMB_ATTN_DECODE ? 3400 / f->block_tokens : PICK(c, 1, 100, 2048);
+	f->block_budget = c->op == PLUMB_ATTN_DECODE ? 3400 / f->block_tokens : PICK(c, 1, 100, 2048, 2048);
 	c->page_tokens = 64 * f->block_tokens;
-	c->env.capacity = c->op == PLUMB_ATTN_DECODE ? 3584 : PICK(c, 4096, 8192, 8256, 9024, 20032, 66560);
+	c->env.capacity = c->op == PLUMB_ATTN_DECODE ? 3584 : PICK(c, 4096, 8192, 9024, 20032, 66560, 69632);
 	c->position = c->env.capacity - 1 - trial_random_below(&c->random, 64);
 	if (c->position + c->T > c->env.capacity)
 		c->position = c->env.capacity - c->T;
 	c->with.aligned = true;
 	choose_formats(c);
+	if (c->op == PLUMB_MOE_ROUTER && c->with.format < 0 && trial_random_below(&c->random, 2))
+		c->with.formats[0] = c->with.formats[1] = 1 + PLUMB_BF16;
 	f->experts = 4500;
 	f->experts_per_token = 10;
-	f->hidden = PICK(c, 776, 1024);
+	f->hidden = PICK(c, 776, 792, 1024);
 	f->vocab = PICK(c, 4097, 6000, 20000);
 	f->eos %= f->vocab;
+}
+
+/* Scores of which no two need be alike, in half of the cases: what lies above the threshold is then counted, too. */
+void trial_fill_long(struct trial *c)
+{
+	if (c->op != PLUMB_QSA_SELECT || trial_random_below(&c->random, 2))
+		return;
+	struct trial_operand *score = trial_operand(c, "score");
+	for (int64_t i = 0; i < score->count; i++)
+		trial_put(c, score, i, trial_random_float(&c->random, 0.0f, 1.0f));
 }
 
 void trial_shape_caches(struct trial *c)
@@ -209,4 +223,14 @@ float trial_value_vanishing(struct trial *c, const struct trial_operand *o, int6
 	(void)c;
 	(void)i;
 	return trial_class_role(o) == TRIAL_ON_MATRIX ? 0x1p-100f : -0x1p-100f;
+}
+
+/* So many rows that one is not cut into pieces, so long that the vector is staged in shared memory. */
+void trial_shape_staged(struct trial *c)
+{
+	c->T = c->with.T ? c->with.T : 1;
+	c->with.aligned = true;
+	choose_formats(c);
+	c->cfg.hidden = PICK(c, 1544, 1800);
+	c->cfg.vocab = 8192 + trial_random_below(&c->random, 8);
 }
