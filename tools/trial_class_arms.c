@@ -95,7 +95,7 @@ void trial_shape_heads(struct trial *c)
 	choose_formats(c);
 	f->kv_heads = (int)PICK(c, 1, 2, 3);
 	f->q_heads = f->kv_heads * (int)PICK(c, 4, 12, 13, 16, 17, 24, 33);
-	f->head_dim = c->op == PLUMB_ATTN_IN_PROJ ? PICK(c, 4, 8) : PICK(c, 4, 5, 8, 16, 24, 64, 257, 264, 300);
+	f->head_dim = c->op == PLUMB_ATTN_IN_PROJ ? PICK(c, 4, 8) : PICK(c, 4, 5, 8, 16, 24, 64, 257, 264, 264, 272, 300);
 	f->index_heads = (int)PICK(c, 3, 4, 5, 8, 9);
 	f->index_dim = PICK(c, 4, 8, 16, 128, 129, 136, 200, 257, 264);
 	f->rotary_dim =
