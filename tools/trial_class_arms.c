@@ -27,6 +27,8 @@ void trial_shape_wide(struct trial *c)
 
 	c->with.aligned = true;
 	choose_formats(c);
+	if (!c->with.scales)
+		c->with.scales = 1 + (int)PICK(c, TRIAL_SCALES_MANY, TRIAL_SCALES_ALTERNATING);
 	f->hidden = PICK(c, 8, 16, 24, 64, 120, 256, 264, 512, 520, 768, 776, 1024, 1544, 2560);
 	f->streams = (int)PICK(c, 1, 2, 3, 4);
 	while (f->streams > 1 && f->streams * f->hidden > 8192)
