@@ -198,18 +198,7 @@ static __device__ __forceinline__ void plumb_bytes_prefetch(const void *begin, i
 		plumb_prefetch(static_cast<const unsigned char *>(begin) + at);
 }
 
-/* Columns k0 <= k < k1 of the row near: for what a warp takes after the rows it has in flight. k0 is a multiple of 256. */
-template <int Format> static __device__ __forceinline__ void plumb_row_prefetch(const struct plumb_row &row, int k0, int k1)
-{
-	const int first = k0 / PLUMB_COLUMNS, columns = (k1 - k0 + PLUMB_COLUMNS - 1) / PLUMB_COLUMNS;
-
-	plumb_bytes_prefetch(row.data + first * plumb_columns_bytes(Format), columns * plumb_columns_bytes(Format));
-	if (Format == PLUMB_NVFP4)
-		plumb_bytes_prefetch(
-			static_cast<const uint8_t *>(row.scale) + k0 / PLUMB_NVFP4_GROUP, (k1 - k0) / PLUMB_NVFP4_GROUP);
-}
-
-/* The same for whole rows behind each other. */
+/* Whole rows behind each other near: for those that a warp takes after the ones it has in flight. */
 template <int Format>
 static __device__ __forceinline__ void plumb_rows_prefetch(const struct plumb_row &first, int rows, int cols)
 {

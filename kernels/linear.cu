@@ -13,7 +13,7 @@ enum {
 	WIDE_WARPS = 4,          /* small blocks: as one ends, the next begins */
 	WIDE_ROWS = 8,           /* of a warp, at most: what it does once a block is shared by them */
 	WIDE_FLIGHT = 2,         /* of them in flight together */
-	WIDE_BLOCKS = 400,       /* fewer rows a warp before fewer blocks */
+	WIDE_BLOCKS = 512,       /* fewer rows a warp before fewer blocks */
 	WIDE_SHORT = 3,          /* steps of a piece that leave registers for a block of 16 warps */
 };
 
@@ -52,17 +52,7 @@ static __device__ __forceinline__ int part_of(const struct plumb_linear &a, int6
 	return p;
 }
 
-/* Row n of the call; past the end the last row again, for nobody. */
-template <int Format> static __device__ __forceinline__ struct plumb_row row_of(const struct plumb_linear &a, int64_t n)
-{
-	n = n < a.rows ? n : a.rows - 1;
-	const int p = part_of(a, &n);
-	return plumb_row_of<Format>(a.part[p].w, n, a.cols);
-}
-
-/* Rows first .. first + rows - 1 of the call, a piece of each: sums go to out (rows). Called by all threads of the block. The
- * decoding of small codes keeps a warp busy between one flight and the next, so later rows are brought near meanwhile; bf16
- * rows leave no such time. */
+/* Rows first .. first + rows - 1 of the call, a piece of each: sums go to sum (rows). Called by all threads of the block. */
 template <int Format, int Steps, bool Full>
 static __device__ __forceinline__ void wide_sums(const struct plumb_linear &a, int64_t first, int rows, int k0, int k1,
 	PLUMB_SHARED_PTR(float) staged, PLUMB_SHARED_PTR(float) out)
@@ -76,12 +66,13 @@ static __device__ __forceinline__ void wide_sums(const struct plumb_linear &a, i
 		struct plumb_lane_row<Format, Steps> stored[WIDE_FLIGHT];
 		float sum[WIDE_FLIGHT];
 		PLUMB_UNROLL
-		for (int r = 0; r < WIDE_FLIGHT; r++)
-			row[r] = row_of<Format>(a, first + r0 + r);
+		for (int r = 0; r < WIDE_FLIGHT; r++) { /* past the end the last row again, for nobody */
+			int64_t n = first + r0 + r < a.rows ? first + r0 + r : a.rows - 1;
+			const int p = part_of(a, &n);
+			row[r] = plumb_row_of<Format>(a.part[p].w, n, a.cols);
+		}
 		plumb_rows_fetch<Format, Steps, WIDE_FLIGHT, Full>(row, k0, k1, stored);
 		if (r0 == 0) { /* weights are nobody's output: only now is what the launch before wrote needed */
-			for (int r = WIDE_FLIGHT; Format != PLUMB_BF16 && r < rows; r++)
-				plumb_row_prefetch<Format>(row_of<Format>(a, first + r), k0, k1);
 			plumb_grid_dependency_wait();
 			plumb_vector_take(a.x, static_cast<int>(a.cols), k0, k1, staged, v);
 		}

@@ -436,26 +436,6 @@ static __device__ __forceinline__ void unit_sums(const struct plumb_matrix &gate
 	}
 }
 
-/* All units of a warp at once: they come from memory while the first ones are worked on. */
-template <int Format, int SharedFormat>
-static __device__ __forceinline__ void units_prefetch(
-	const struct plumb_moe_gate_up_launch &a, bool shared, int first, int units, int cols, int inner)
-{
-	for (int unit = first; unit < first + GATE_UP_UNITS && unit < units; unit++) {
-		if (shared) {
-			plumb_row_prefetch<SharedFormat>(plumb_row_of<SharedFormat>(a.shared_gate, unit, cols), 0, cols);
-			plumb_row_prefetch<SharedFormat>(plumb_row_of<SharedFormat>(a.shared_up, unit, cols), 0, cols);
-			continue;
-		}
-		const int slot = unit / inner, n = unit - slot * inner;
-		const int32_t e = a.expert[slot];
-		if (!in_range(e, a.experts))
-			continue;
-		plumb_row_prefetch<Format>(plumb_row_of<Format>(plumb_bank_matrix(a.gate, e), n, cols), 0, cols);
-		plumb_row_prefetch<Format>(plumb_row_of<Format>(plumb_bank_matrix(a.up, e), n, cols), 0, cols);
-	}
-}
-
 /* Whole rows, wide. A warp takes GATE_UP_UNITS neighbouring units; lane u finishes unit u. The routed experts come first, in
  * blocks of their own, so that a block has one format. */
 template <int Format, int SharedFormat, int Steps>
@@ -474,11 +454,7 @@ static __global__ void __launch_bounds__(32 * GATE_UP_WIDE_WARPS, Format == Shar
 	float gate = 0.0f, up = 0.0f;
 
 	plumb_grid_launch_dependents();
-	if (shared)
-		units_prefetch<Format, SharedFormat>(a, true, first, units, cols, inner);
 	plumb_grid_dependency_wait(); /* which experts, is what the launch before says */
-	if (!shared)
-		units_prefetch<Format, SharedFormat>(a, false, first, units, cols, inner);
 	plumb_vector_take(a.x, cols, 0, cols, staged, v);
 	PLUMB_NO_UNROLL
 	for (int u = 0; u < GATE_UP_UNITS; u++) {

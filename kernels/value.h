@@ -84,19 +84,6 @@ template <int Format> static __device__ __forceinline__ bool plumb_row_aligned(c
 
 /* ---- codes ---- */
 
-/* Two binary16 values, the first in the lower half; exact. */
-static __device__ __forceinline__ void plumb_f16_pair(uint32_t halves, float &first, float &second)
-{
-#ifdef __CUDA_ARCH__
-	asm("{.reg .f16 a, b;\n\tmov.b32 {a, b}, %2;\n\tcvt.f32.f16 %0, a;\n\tcvt.f32.f16 %1, b;}"
-		: "=f"(first), "=f"(second)
-		: "r"(halves));
-#else
-	first = plumb_f16_to_f32(static_cast<uint16_t>(halves));
-	second = plumb_f16_to_f32(static_cast<uint16_t>(halves >> 16));
-#endif
-}
-
 /* Four e4m3 codes. Their values are binary16 values, so the GPU's own conversion is exact, and it makes NaN of both NaN
  * codes: tests/test_formats.c compares all 256. */
 static __device__ __forceinline__ void plumb_e4m3_values(uint32_t codes, float *w)
@@ -106,7 +93,9 @@ static __device__ __forceinline__ void plumb_e4m3_values(uint32_t codes, float *
 	for (int j = 0; j < 4; j += 2) {
 		uint32_t halves;
 		asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(static_cast<uint16_t>(codes >> 8 * j)));
-		plumb_f16_pair(halves, w[j], w[j + 1]);
+		asm("{.reg .f16 a, b;\n\tmov.b32 {a, b}, %2;\n\tcvt.f32.f16 %0, a;\n\tcvt.f32.f16 %1, b;}"
+			: "=f"(w[j]), "=f"(w[j + 1])
+			: "r"(halves));
 	}
 #else
 	for (int j = 0; j < 4; j++)
@@ -152,22 +141,33 @@ static __device__ __forceinline__ uint32_t plumb_register(uint32_t constant)
 	return constant + threadIdx.y;
 }
 
-/* Eight e2m1 codes, the first in the lowest bits. As binary16 the magnitudes 0 0.5 1 1.5 2 3 4 6 differ in their upper bytes
- * only, and a byte permutation is a table of eight entries that takes four codes at once. (An integer to float conversion for
- * each, as in core/numeric.h, runs at a quarter of the rate.) */
+/* Eight e2m1 codes, the first in the lowest bits. A byte permutation is a table of eight entries that takes four codes
+ * at once: one gives the upper bytes of the magnitudes 0 0.5 1 1.5 2 3 4 6 as bf16, one the lower bytes. (An integer to
+ * float conversion for each, as in core/numeric.h, runs at a quarter of the rate.) */
 static __device__ __forceinline__ void plumb_e2m1_values(uint32_t codes, float (&w)[PLUMB_COLUMNS])
 {
-	const uint32_t index = codes & 0x77777777u, table = plumb_register(0x3e3c3800u);
-	const uint32_t upper0 = __byte_perm(table, 0x46444240u, index); /* of codes 0..3 */
-	const uint32_t upper4 = __byte_perm(table, 0x46444240u, index >> 16);
+	const uint32_t index = codes & 0x77777777u, index4 = index >> 16;
+	const uint32_t lower = plumb_register(0xc0800000u), upper = plumb_register(0x3f3f3f00u);
+	const uint32_t lower0 = __byte_perm(lower, 0xc0804000u, index); /* of codes 0..3 */
+	const uint32_t lower4 = __byte_perm(lower, 0xc0804000u, index4);
+	const uint32_t upper0 = __byte_perm(upper, 0x40404040u, index);
+	const uint32_t upper4 = __byte_perm(upper, 0x40404040u, index4);
 	/* even codes have their signs in bits 3, 11, 19, 27, odd ones at the tops of the bytes */
 	const uint32_t even = __byte_perm(upper0, upper4, 0x6420) | (codes << 4 & 0x80808080u);
 	const uint32_t odd = __byte_perm(upper0, upper4, 0x7531) | (codes & 0x80808080u);
+	const uint32_t pair[4] = {
+		__byte_perm(lower0, even, 0x5240), /* 0, 2 */
+		__byte_perm(lower0, odd, 0x5341),  /* 1, 3 */
+		__byte_perm(lower4, even, 0x7260), /* 4, 6 */
+		__byte_perm(lower4, odd, 0x7361),  /* 5, 7 */
+	};
 
-	plumb_f16_pair(__byte_perm(even, 0, 0x1404), w[0], w[2]);
-	plumb_f16_pair(__byte_perm(odd, 0, 0x1404), w[1], w[3]);
-	plumb_f16_pair(__byte_perm(even, 0, 0x3424), w[4], w[6]);
-	plumb_f16_pair(__byte_perm(odd, 0, 0x3424), w[5], w[7]);
+	PLUMB_UNROLL
+	for (int j = 0; j < 4; j++) {
+		const int first = j / 2 * 4 + j % 2;
+		w[first] = __uint_as_float(pair[j] << 16);
+		w[first + 2] = __uint_as_float(pair[j] & 0xffff0000u);
+	}
 }
 
 /* ---- values ---- */
