@@ -101,7 +101,8 @@ static int read_words(const struct words *w, struct bench_options *o, struct plu
 		status = shard_parse(w->shard, &o->shard, err);
 	if (status == PLUMB_OK)
 		bench_share(o);
-	status = output_refuse("--json", o->json, o->compare ? o->compare : "", s->checkpoint, err);
+	if (status == PLUMB_OK)
+		status = output_refuse("--json", o->json, o->compare ? o->compare : "", s->checkpoint, err);
 	if (status == PLUMB_OK)
 		status = output_refuse("--html", o->html, o->compare ? o->compare : "", s->checkpoint, err);
 	if (status == PLUMB_OK)
