@@ -359,7 +359,7 @@ static int run(int argc, char **argv)
 		{"--cases", "N", OPTION_COUNT, &c.cases, "seeded cases of each op (default 200)"},
 		{"--seed", "N", OPTION_COUNT, &c.seed, "of the cases, and of which mutants are drawn (default 1)"},
 		{"--timeout", "N", OPTION_COUNT, &c.timeout,
-			"seconds of processor that a check may take, besides twenty times the control, times four (default "
+			"seconds of processor that a check may take beyond ten times the control (default 10)"
 			"10)"},
 		{"--json", "FILE", OPTION_TEXT, &c.json, "write the score to a file ('-': standard output)"},
 		{"--list", NULL, OPTION_FLAG, &c.list, "show what is chosen, and do nothing"},
