@@ -906,6 +906,13 @@ START_TEST(test_integers)
 	ck_assert_int_eq(cmp.index, 1);
 	ck_assert_str_eq(verdict.text, "FAIL: 2 of 3 integers differ, first at element 1 (9223372036854775807, expected "
 				       "9223372036854775806)");
+	plumb_compare_int_begin(&cmp, 1); /* one, and the first of them */
+	plumb_compare_int_add(&cmp, a, a, 1);
+	ck_assert_int_eq(plumb_verdict_int(&cmp, &verdict), PLUMB_OK);
+	plumb_compare_int_begin(&cmp, 3);
+	plumb_compare_int_add(&cmp, a, (int64_t[]){2, 2, -5}, 3);
+	ck_assert_int_eq(plumb_verdict_int(&cmp, &verdict), PLUMB_MISMATCH);
+	ck_assert_int_eq(cmp.index, 0);
 	plumb_compare_int_begin(&cmp, 0);
 	ck_assert_int_eq(plumb_verdict_int(&cmp, &verdict), PLUMB_MISMATCH);
 	plumb_compare_int_begin(&cmp, 4);

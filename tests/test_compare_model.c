@@ -260,10 +260,7 @@ START_TEST(measurements)
 		same_double(plumb_compare_rel_l2(&cmp), norm_r > 0 ? off / norm_r : off == 0 ? 0.0 : INF64);
 		same_double(plumb_compare_norm_ratio(&cmp), norm_r > 0 ? norm_c / norm_r : norm_c == 0 ? 1.0 : INF64);
 		same_double(plumb_compare_peak(&cmp), rms > 0 ? m.max_abs / rms : m.max_abs == 0 ? 0.0 : INF64);
-		same_double(plumb_compare_bias(&cmp), rms > 0     ? mean / rms
-						      : mean == 0 ? 0.0
-						      : mean > 0  ? INF64
-								  : -INF64);
+		same_double(plumb_compare_bias(&cmp), rms > 0 ? mean / rms : mean == 0 ? 0.0 : mean > 0 ? INF64 : -INF64);
 		same_double(plumb_compare_cosine(&cmp),
 			norm_r > 0 && norm_c > 0 ? m.dot / (norm_c * norm_r) : norm_r == norm_c);
 		same_double(plumb_compare_equal_fraction(&cmp), n ? (double)(m.equal + m.zero_sign) / n : 0.0);
@@ -412,6 +409,8 @@ START_TEST(verdicts)
 			verdict.pass == d.pass, "round %d: %s, expected %s", round, verdict.text, d.pass ? "pass" : "FAIL");
 		ck_assert_int_eq(status, d.pass ? PLUMB_OK : PLUMB_MISMATCH);
 		same_double(verdict.share, d.share);
+		if (n && t.set == PLUMB_BOUND_ULP) /* the words say it: apart, or a number */
+			ck_assert_int_eq(strstr(verdict.text, "ulp apart") != NULL, m.max_ulp == PLUMB_ULP_APART);
 		passed += d.pass;
 	}
 	ck_assert_int_ge(passed, ROUNDS / 4); /* both ways are well trodden */

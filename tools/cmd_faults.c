@@ -14,7 +14,7 @@
 #include "tools/output.h"
 #include "tools/progress.h"
 
-enum { MAX_JOBS = 256, SAMPLE_FAULTS = 24, SAMPLE_MUTANTS = 20, CASES = 200, TIMEOUT = 10 };
+enum { MAX_JOBS = 256, SAMPLE_FAULTS = 24, SAMPLE_MUTANTS = 20, CASES = 400, TIMEOUT = 10 };
 
 struct faults_command {
 	const char *source, *build, *library, *fault_class, *op, *id, *file, *share, *lane, *json;
@@ -356,10 +356,10 @@ static int run(int argc, char **argv)
 		{"--share", "I/N", OPTION_TEXT, &c.share, "every Nth of what is chosen, from the Ith on"},
 		{"--jobs", "N", OPTION_COUNT, &c.jobs, "how many at a time (default: as many as there are cores)"},
 		{"--lane", "simt|cuda", OPTION_TEXT, &c.lane, "where the kernels run (default simt)"},
-		{"--cases", "N", OPTION_COUNT, &c.cases, "seeded cases of each op (default 200)"},
+		{"--cases", "N", OPTION_COUNT, &c.cases, "seeded cases of each op (default 400)"},
 		{"--seed", "N", OPTION_COUNT, &c.seed, "of the cases, and of which mutants are drawn (default 1)"},
 		{"--timeout", "N", OPTION_COUNT, &c.timeout,
-			"seconds of processor that a check may take, besides twenty times the control, times four (default "
+			"seconds of processor that a check may take beyond ten times the control (default 10)"
 			"10)"},
 		{"--json", "FILE", OPTION_TEXT, &c.json, "write the score to a file ('-': standard output)"},
 		{"--list", NULL, OPTION_FLAG, &c.list, "show what is chosen, and do nothing"},

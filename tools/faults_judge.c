@@ -170,7 +170,7 @@ bool faults_is_identical(
 
 double faults_limit(const struct fault_judge *j, const struct fault_control *c)
 {
-	return 20.0 * c->processor + 4.0 * (double)j->options.timeout;
+	return 10.0 * c->processor + (double)j->options.timeout;
 }
 
 void faults_control_fail(struct fault_control *c, const char *what, const char *line)

@@ -125,7 +125,7 @@ void faults_judge_host(struct fault_judge *j, struct fault *f, const char *folde
 			run_test(j, t->test[i], program, faults_limit(j, &j->host[index][i]), folder, &run);
 			f->seconds += run.seconds;
 			f->checks++;
-			if (run.status >= 126 || run.status == 77) {
+			if (run.status == 126 || run.status == 127 || run.status == 77) {
 				f->outcome = FAULT_ERROR;
 				snprintf(f->text, sizeof f->text, "%s: exit status %d: %.300s", t->test[i], run.status,
 					run.line);
