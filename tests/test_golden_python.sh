@@ -16,7 +16,7 @@ python3 "$source/tools/golden_from_transformers.py" --selftest self.h5
 python3 "$source/tools/golden_from_llama.py" --selftest 2>/dev/null
 
 # the reader and the writer of the page, as they stand there
-awk '/^```python/ { on = 1; next } /^```/ { on = 0 } on' "$source/docs/golden-format.md" >page.py
+awk '/^```python file=(writer|reader)[.]py/ { on = 1; next } /^```/ { on = 0 } on' "$source/docs/golden-format.md" >page.py
 tiny=$source/golden/tiny
 cat >try.py <<'END'
 import sys

@@ -25,7 +25,7 @@ bool ggml_is_contiguous(const struct ggml_tensor *t);
 size_t ggml_nbytes(const struct ggml_tensor *t);
 void ggml_backend_tensor_get(const struct ggml_tensor *t, void *data, size_t offset, size_t size);
 END
-	awk '/^```c$/ { on = 1; next } /^```/ { on = 0 } on' "$1/docs/golden-format.md"
+	awk '/^```c( |$)/ { on = 1; next } /^```/ { on = 0 } on' "$1/docs/golden-format.md"
 	echo 'bool (*the_callback)(struct ggml_tensor *, bool, void *) = dump;'
 } >"$work/callback.c"
 ${CC:-cc} -std=c11 -Wall -Wextra -Werror -fsyntax-only "$work/callback.c"
