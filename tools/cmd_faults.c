@@ -46,24 +46,37 @@ static uint64_t mix(uint64_t x)
 	return x ^ (x >> 31);
 }
 
-/* Draw n by the seed; what is left keeps its order. */
+struct lot {
+	uint64_t value;
+	size_t index;
+};
+
+static int by_value(const void *a, const void *b)
+{
+	const struct lot *x = a, *y = b;
+	if (x->value != y->value)
+		return x->value < y->value ? -1 : 1;
+	return x->index < y->index ? -1 : x->index > y->index;
+}
+
+/* Draw n mutants by the seed: those with the least lots. What is left keeps its order. */
 static void draw(struct chosen *c, size_t n, uint64_t seed)
 {
-	struct fault **from = c->fault;
+	struct lot *lot = faults_zero(c->count, sizeof *lot);
 	bool *taken = faults_zero(c->count, sizeof *taken);
 	size_t left = 0;
 
-	for (size_t i = 0; i < n && i < c->count; i++) {
-		size_t at = (size_t)(mix(seed * 1000003u + i) % c->count);
-		while (taken[at])
-			at = (at + 1) % c->count;
-		taken[at] = true;
-	}
+	for (size_t i = 0; i < c->count; i++)
+		lot[i] = (struct lot){mix(c->fault[i]->lot ^ mix(seed)), i};
+	qsort(lot, c->count, sizeof *lot, by_value);
+	for (size_t i = 0; i < n && i < c->count; i++)
+		taken[lot[i].index] = true;
 	for (size_t i = 0; i < c->count; i++)
 		if (taken[i])
-			from[left++] = from[i];
+			c->fault[left++] = c->fault[i];
 	c->count = left;
 	free(taken);
+	free(lot);
 }
 
 /* Every class in turn until there are n; of a class the fault whose file was taken least often until then. Those that are known to

@@ -40,7 +40,8 @@ struct fault {
 	int line, column;
 	enum plumb_op op; /* PLUMB_OP_COUNT: any of the file */
 	bool mutant;
-	bool race; /* has to pass the race check too */
+	uint64_t lot; /* of a mutant: a hash of its line and of what is done to it, which the draw goes by */
+	bool race;    /* has to pass the race check too */
 
 	enum fault_outcome outcome;
 	char check[96]; /* that killed it */

@@ -328,6 +328,24 @@ static size_t line_begin(const char *text, size_t at)
 	return at;
 }
 
+static uint64_t hash(uint64_t so_far, const char *text, size_t size)
+{
+	for (size_t i = 0; i < size; i++)
+		so_far = (so_far ^ (unsigned char)text[i]) * 0x100000001b3u; /* FNV-1a */
+	return (so_far ^ 0xff) * 0x100000001b3u;
+}
+
+/* The same as long as the line is, wherever it stands: a draw changes little when the sources do. */
+static uint64_t lot_of(const char *file, const char *text, const struct mutant *m)
+{
+	size_t begin = line_begin(text, m->at);
+	begin += strspn(text + begin, " \t");
+	uint64_t lot = hash(0xcbf29ce484222325u, file, strlen(file));
+	lot = hash(lot, text + begin, strcspn(text + begin, "\n"));
+	lot = hash(lot, m->replacement, strlen(m->replacement));
+	return hash(lot + (uint64_t)m->mutation, text + begin, m->at - begin);
+}
+
 /* What was said of a mutant: {"file", "line": the text of the line without its indentation, "column" in that text (from 0),
  * "mutation", "replace", "reason"}. `line` that is in no line of the file any more is drift. */
 static int known(const cJSON *list, const char *path, const char *file, const char *text, const struct mutants *m,
@@ -403,6 +421,7 @@ int faults_mutants(
 		f->line = from->line;
 		f->column = from->column;
 		f->mutant = true;
+		f->lot = lot_of(file, text, from);
 		f->race = from->orders;
 		f->equivalent = reason[i];
 		reason[i] = NULL;

@@ -17,7 +17,7 @@
 #include "tools/progress.h"
 
 enum {
-	MEMORY = 8,  /* GiB of address space that a faulty kernel may ask for */
+	MEMORY = 64, /* GiB of address space: cases with offsets past 2^31 have that much, all but empty */
 	SLOWER = 20, /* a machine may be that busy: limits are of processor time, and this only ends what sleeps */
 	IDLE = 60,   /* seconds */
 };

@@ -8,6 +8,7 @@
 #include "tools/faults_judge.h"
 
 enum {
+	LEAST_CASES = 60,  /* of an op: three of each class */
 	CALL_SECONDS = 20, /* of one call, which takes milliseconds: what takes longer hangs */
 	RACE_SECONDS = 80,
 	LONG_CALL_SECONDS = 240, /* of a prompt, on a busy machine */
@@ -70,10 +71,13 @@ char *faults_seat_command(
 	if (c->race && j->build->cuda) {
 		command = NULL;
 	} else if (c->part) {
-		int64_t cases = each ? each : (j->options.cases + c->part - 1) / c->part;
+		const int64_t ops_of = __builtin_popcountll(ops), least = ops_of * LEAST_CASES / c->part;
+		/* so many for a fault of one op; the ops of a file share them, but each has its few */
+		int64_t cases = each ? each * ops_of : (j->options.cases + c->part - 1) / c->part;
+		cases = !each && cases < least ? least : cases;
 		command = faults_format(
 			"%stools/plumb test%s --cases %lld --seed %lld --exact --fail-fast --jobs 1 --timeout %d%s",
-			environment, seat, (long long)(cases * __builtin_popcountll(ops)), (long long)j->options.seed,
+			environment, seat, (long long)cases, (long long)j->options.seed,
 			c->race ? RACE_SECONDS : CALL_SECONDS, device);
 	} else if (c->golden) {
 		command = faults_format(
