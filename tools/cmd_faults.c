@@ -19,7 +19,7 @@ enum { MAX_JOBS = 256, SAMPLE_FAULTS = 24, SAMPLE_MUTANTS = 20, CASES = 400, TIM
 struct faults_command {
 	const char *source, *build, *library, *fault_class, *op, *id, *file, *share, *lane, *json;
 	struct option_list mutate;
-	int64_t mutants, seed, jobs, cases, timeout;
+	int64_t mutants, seed, jobs, cases, timeout, least;
 	bool sample, list, keep;
 };
 
@@ -335,6 +335,7 @@ static int work(const struct faults_command *c, const struct fault_build *build,
 			.lane = build->cuda ? "cuda" : "simt",
 			.seconds = progress_now() - start,
 			.seed = c->seed,
+			.least = c->least,
 			.source = build->source};
 		status = faults_score(chosen.fault, chosen.count, &score, err);
 	}
@@ -350,7 +351,7 @@ out:
 
 static int run(int argc, char **argv)
 {
-	static struct faults_command c = {.cases = CASES, .timeout = TIMEOUT, .seed = 1};
+	static struct faults_command c = {.cases = CASES, .timeout = TIMEOUT, .seed = 1, .least = 100};
 	const struct option table[] = {
 		{"--source", "DIR", OPTION_TEXT, &c.source, "source folder (default: that of the build tree)"},
 		{"--build", "DIR", OPTION_TEXT, &c.build,
@@ -372,8 +373,9 @@ static int run(int argc, char **argv)
 		{"--cases", "N", OPTION_COUNT, &c.cases, "seeded cases of each op (default 400)"},
 		{"--seed", "N", OPTION_COUNT, &c.seed, "of the cases, and of which mutants are drawn (default 1)"},
 		{"--timeout", "N", OPTION_COUNT, &c.timeout,
-			"seconds of processor that a check may take beyond ten times the control (default 10)"
-			"10)"},
+			"seconds of processor that a check may take beyond ten times the control (default 10)"},
+		{"--least", "PERCENT", OPTION_COUNT, &c.least,
+			"of the mutants that have to be killed (default 100); planted faults: all of them, always"},
 		{"--json", "FILE", OPTION_TEXT, &c.json, "write the score to a file ('-': standard output)"},
 		{"--list", NULL, OPTION_FLAG, &c.list, "show what is chosen, and do nothing"},
 		{"--keep", NULL, OPTION_FLAG, &c.keep, "leave the objects, programs and logs, and say where"},
@@ -390,6 +392,8 @@ static int run(int argc, char **argv)
 		return PLUMB_OK;
 	if (status == PLUMB_OK && c.lane && strcmp(c.lane, "simt") != 0 && strcmp(c.lane, "cuda") != 0)
 		status = plumb_fail(&err, PLUMB_BAD_INPUT, "--lane is '%s', expected simt or cuda", c.lane);
+	if (status == PLUMB_OK && c.least > 100)
+		status = plumb_fail(&err, PLUMB_BAD_INPUT, "--least is %lld, expected 0..100 percent", (long long)c.least);
 	if (status == PLUMB_OK && (c.cases < 1 || c.timeout < 1))
 		status = plumb_fail(
 			&err, PLUMB_BAD_INPUT, "%s is 0, expected 1 or more", c.cases < 1 ? "--cases" : "--timeout");

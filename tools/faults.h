@@ -177,10 +177,12 @@ struct fault_score_options {
 	const char *json, *lane;
 	double seconds;
 	int64_t seed;
+	int64_t least; /* percent of the mutants that have to be killed */
 	const char *source;
 };
 
-/* Print the tables; the exit status: 0 when everything is killed or proven equivalent. */
+/* Print the tables; the exit status: 0 when everything is killed or proven equivalent, but for some mutants where least allows
+ * it. */
 int faults_score(
 	struct fault *const *chosen, size_t count, const struct fault_score_options *options, struct plumb_error *err);
 const char *faults_outcome_name(enum fault_outcome outcome);

@@ -201,7 +201,7 @@ int faults_score(struct fault *const *chosen, size_t n, const struct fault_score
 	static struct table table[TABLES];
 	static const char *const title[TABLES] = {"kind", "class", "stage", "killed by", "file"};
 	static const char *const key[TABLES] = {"kinds", "classes", "stages", "checks", "files"};
-	struct tally all = {.name = "all"};
+	struct tally all = {.name = "all"}, mutants = {.name = "mutant"};
 	double spent = 0.0;
 	int status = PLUMB_OK;
 
@@ -209,6 +209,8 @@ int faults_score(struct fault *const *chosen, size_t n, const struct fault_score
 	for (size_t i = 0; i < n; i++) {
 		const struct fault *f = chosen[i];
 		all.count[f->outcome]++;
+		if (strcmp(f->kind, mutants.name) == 0)
+			mutants.count[f->outcome]++;
 		spent += f->seconds;
 		count(&table[BY_KIND], f->kind, f->outcome);
 		count(&table[BY_CLASS], f->fault_class, f->outcome);
@@ -227,7 +229,8 @@ int faults_score(struct fault *const *chosen, size_t n, const struct fault_score
 	list_of("only on the GPU:", options->source, chosen, n, FAULT_ELSEWHERE);
 	if (all.count[FAULT_ERROR] || all.count[FAULT_WAITING])
 		status = PLUMB_BAD_INPUT;
-	else if (all.count[FAULT_SURVIVED] || all.count[FAULT_NOT_EQUIVALENT])
+	else if (all.count[FAULT_SURVIVED] > mutants.count[FAULT_SURVIVED] || all.count[FAULT_NOT_EQUIVALENT] ||
+		 100 * (int64_t)mutants.count[FAULT_KILLED] < options->least * total(&mutants))
 		status = PLUMB_MISMATCH;
 	else if (total(&all) == 0 &&
 		 all.count[FAULT_EQUIVALENT] + all.count[FAULT_ELSEWHERE] + all.count[FAULT_IDENTICAL] == 0)
