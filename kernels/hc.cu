@@ -269,7 +269,7 @@ static __device__ __forceinline__ void group_products(const struct plumb_row (&r
 /* A warp makes one column of mixed from the rows s*D + c of all streams; its pieces, should a small D have any, one
  * after the other. Block 0 also turns the inject logits into injection weights. */
 template <int Format>
-static __global__ void __launch_bounds__(32 * UP_WARPS, UP_BLOCKS) hc_up_mix_kernel(struct plumb_hc_up a)
+static __global__ void __launch_bounds__(32 * UP_WARPS, UP_BLOCKS - 1) hc_up_mix_kernel(struct plumb_hc_up a)
 {
 	const int lane = threadIdx.x % 32;
 	const int64_t c = blockIdx.x * static_cast<int64_t>(UP_WARPS) + threadIdx.x / 32;
