@@ -114,7 +114,7 @@ int output_refuse(const char *option, const char *path, const char *input, const
 		return plumb_fail(err, PLUMB_BAD_INPUT, "%s %s: cannot write: it is a folder", option, path);
 	if (!folder_of(path, a))
 		return plumb_fail(err, PLUMB_BAD_INPUT, "%s %s: cannot write: no such folder", option, path);
-	if (stat(path, &x) == 0 && stat(input, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino)
+	if (input && stat(path, &x) == 0 && stat(input, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "%s %s would overwrite the input %s", option, path, input);
 	if (folder && realpath(folder, b) && strcmp(a, b) == 0)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "%s %s would write into the checkpoint %s", option, path, folder);
