@@ -45,7 +45,7 @@ while read -r command; do
 	while read -r option value; do
 		case $value in
 		'') set -- $command "$option" ;;
-		N | GiB | [A-Z]) set -- $command "$option" 1 ;;
+		N | GiB | PERCENT | [A-Z]) set -- $command "$option" 1 ;;
 		*) set -- $command "$option" x ;;
 		esac
 		stops_at_the_end "$@"

@@ -44,6 +44,8 @@ static const struct {
 		""},
 	{"void f(void)\n{\n\tplumb_fail(err, 1 + 2, \"%d\", x[3]);\n}\n", ""},
 	/* declarations are no statements, pointers no products, templates no relations */
+	{"void f(void)\n{\n\tint a[3];\n\tint *b[2][5];\n\treturn a[3];\n}\n",
+		"3:8 constant 2\n4:9 constant 1\n4:12 constant 4\n5:11 index (3) + 1\n5:11 constant 4\n5:11 constant 2\n"},
 	{"template <int N, typename T> static void f(const float *x)\n{\n\tfloat y[N];\n\tconst T *p = g<T>(x);\n}\n", ""},
 	{"struct a {\n\tint b;\n\tfloat *c;\n};\nenum { A, B };\n", ""},
 };

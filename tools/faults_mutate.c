@@ -126,6 +126,21 @@ static void find_operator(struct finder *f, size_t i)
 			add(f, swaps[s].mutation, i, i, "%s", swaps[s].to);
 }
 
+/* The '[' at i is of a declaration: a type stands before the name. */
+static bool declares_array(const struct tokens *t, size_t i)
+{
+	static const char *const not_types[] = {"return", "else", "case", "sizeof", NULL};
+
+	while (i > 0 && token_is(t, i - 1, "]")) /* of a further dimension */
+		i = t->token[i - 1].pair;
+	if (i < 2 || t->token[i - 1].kind != TOKEN_NAME)
+		return false;
+	if (t->token[i - 2].kind == TOKEN_NAME)
+		return !is_any(t, i - 2, not_types);
+	return token_is(t, i - 2, "*") && t->token[i - 2].at + 1 == t->token[i - 1].at && i >= 3 &&
+	       t->token[i - 3].kind == TOKEN_NAME;
+}
+
 static void find_constant(struct finder *f, size_t i)
 {
 	const struct token *k = &f->t->token[i];
@@ -150,27 +165,21 @@ static void find_constant(struct finder *f, size_t i)
 	}
 	unsigned long long value = strtoull(word, &end, 0);
 	suffix = end;
-	if (value < ~0ull)
+	const bool is_room =
+		i > 0 && token_is(f->t, i - 1, "[") && token_is(f->t, i + 1, "]") && declares_array(f->t, i - 1);
+	if (value < ~0ull && !is_room) /* room for one more is no fault */
 		add(f, MUTATE_CONSTANT, i, i, hex ? "0x%llx%s" : "%llu%s", value + 1, suffix);
 	if (value > 0)
 		add(f, MUTATE_CONSTANT, i, i, hex ? "0x%llx%s" : "%llu%s", value - 1, suffix);
 }
 
-/* name[expression] that is no declaration: those have a type before the name. */
+/* name[expression] that is no declaration. */
 static void find_index(struct finder *f, size_t i)
 {
-	static const char *const not_types[] = {"return", "else", "case", "sizeof", NULL};
 	const struct tokens *t = f->t;
 
-	if (!token_is(t, i, "[") || i < 2 || t->token[i].pair <= i + 1 || !ends_operand(t, i - 1))
+	if (!token_is(t, i, "[") || i < 2 || t->token[i].pair <= i + 1 || !ends_operand(t, i - 1) || declares_array(t, i))
 		return;
-	if (t->token[i - 1].kind == TOKEN_NAME) {
-		bool typed = t->token[i - 2].kind == TOKEN_NAME && !is_any(t, i - 2, not_types);
-		bool pointed = token_is(t, i - 2, "*") && t->token[i - 2].at + 1 == t->token[i - 1].at && i >= 3 &&
-		               t->token[i - 3].kind == TOKEN_NAME;
-		if (typed || pointed)
-			return;
-	}
 	add(f, MUTATE_INDEX, i + 1, t->token[i].pair - 1, "(%.*s) + 1", SPAN(f, i + 1, t->token[i].pair - 1));
 }
 
