@@ -134,6 +134,11 @@ START_TEST(test_every_bound_is_read)
 		"ulp <= 8388608, bf16 ulp <= 128, exact, bits, allow_zero, allow_constant");
 	ck_assert_str_eq(plumb_tolerance_show(x, text, 12), "relative L2");
 	ck_assert_str_eq(plumb_tolerance_show(x, text, 1), "");
+	for (unsigned bit = PLUMB_BOUND_REL_L2; bit <= PLUMB_BOUND_BITS; bit <<= 1) { /* one bound is one phrase */
+		const struct plumb_tolerance one = {.set = bit};
+		plumb_tolerance_show(&one, text, sizeof text);
+		ck_assert_msg(text[0] && !strchr(text, ','), "bound %x: %s", bit, text);
+	}
 	plumb_tolerances_free(t);
 }
 END_TEST

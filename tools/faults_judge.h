@@ -5,13 +5,16 @@
 
 #include "tools/faults.h"
 
-enum { MAX_SWAPS = 128, SEAT_CHECKS = 8 };
+enum { MAX_SWAPS = 128, SEAT_CHECKS = 9 };
 
 /* A check of kernels in their seats. */
 struct fault_check {
 	const char *name;
-	bool race;                 /* the seats run under the race check */
-	int part;                  /* of `plumb test`: 1 in that many of the cases; 0: another command */
+	bool race; /* the seats run under the race check */
+	int part;  /* of `plumb test`: 1 in that many of the cases; 0: another command */
+	const char *class,
+		*ops; /* of `plumb test` in a program that the fault is linked into: a class that no shared object is
+	                              given, because its memory is not all there; and the ops that it is about */
 	const char *golden, *more; /* of `plumb check`: name of the folder, options. The digest has to be the twin's */
 };
 

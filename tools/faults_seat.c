@@ -8,7 +8,8 @@
 #include "tools/faults_judge.h"
 
 enum {
-	LEAST_CASES = 60,  /* of an op: three of each class */
+	LEAST_CASES = 60, /* of an op: three of each class */
+	CLASS_CASES = 12,
 	CALL_SECONDS = 20, /* of one call, which takes milliseconds: what takes longer hangs */
 	RACE_SECONDS = 80,
 	LONG_CALL_SECONDS = 240, /* of a prompt, on a busy machine */
@@ -18,6 +19,9 @@ const struct fault_check faults_checks[SEAT_CHECKS] = {
 	{.name = "test, first cases", .part = 16},
 	{.name = "replay"},
 	{.name = "test", .part = 1},
+	{.name = "test, offsets",
+		.class = "offsets",
+		.ops = " embed ple_embed attn_qk_rope attn_decode qsa_project qsa_score "},
 	{.name = "golden f32", .golden = "tiny", .more = "--policy f32"},
 	{.name = "golden bf16", .golden = "tiny", .more = "--policy bf16"},
 	{.name = "golden nvfp4", .golden = "tiny-nvfp4", .more = ""},
@@ -61,15 +65,40 @@ static char *cases_of(const struct fault_judge *j, uint64_t ops)
 	return list;
 }
 
+/* Those of the ops that the check is about. */
+static char *names_of(const struct fault_check *c, uint64_t ops)
+{
+	char *list = faults_format("%s", ""), *longer;
+	for (int op = 0; op < PLUMB_OP_COUNT; op++) {
+		char *word = faults_format(" %s ", plumb_ops[op].name);
+		if (ops >> op & 1 && strstr(c->ops, word)) {
+			longer = faults_format("%s %s", list, plumb_ops[op].name);
+			free(list);
+			list = longer;
+		}
+		free(word);
+	}
+	return list;
+}
+
 char *faults_seat_command(
 	const struct fault_judge *j, const struct fault_check *c, uint64_t ops, const char *library, int64_t each)
 {
 	const char *source = j->build->source, *device = j->build->cuda ? " --device cuda" : "";
 	const char *environment = c->race ? "PLUMB_SEAT=race " : "";
 	char *seat = seats(ops, library), *command = NULL, *list;
+	char *beside =
+		faults_format("%.*s/plumb", (int)(strrchr(library, '/') ? strrchr(library, '/') - library : 0), library);
+	const char *program = access(beside, X_OK) == 0 ? beside : "tools/plumb";
 
 	if (c->race && j->build->cuda) {
 		command = NULL;
+	} else if (c->class) {
+		list = names_of(c, ops);
+		if (list[0])
+			command = faults_format("%s test%s --class %s --cases %d --seed %lld --fail-fast --jobs 1%s",
+				program, list, c->class, CLASS_CASES, (long long)j->options.seed, device);
+		free(list);
 	} else if (c->part) {
 		const int64_t ops_of = __builtin_popcountll(ops), least = ops_of * LEAST_CASES / c->part;
 		/* so many for a fault of one op; the ops of a file share them, but each has its few */
@@ -91,6 +120,7 @@ char *faults_seat_command(
 				"tools/plumb replay%s --exact --timeout %d%s%s", list, CALL_SECONDS, seat, device);
 		free(list);
 	}
+	free(beside);
 	free(seat);
 	return command;
 }
@@ -101,7 +131,9 @@ static char *confirming_command(const struct fault_judge *j, const struct fault_
 	char *control = faults_format("%s/control/control.so", j->build->scratch), *command;
 	const char *name = strncmp(line, "FAIL  ", 6) == 0 && strstr(line, " seed=") ? line + 6 : NULL;
 
-	if (c->part && name)
+	if (c->class && name)
+		command = faults_format("tools/plumb test --case '%s'", name);
+	else if (c->part && name)
 		command = faults_format("%stools/plumb test --case '%s' --op %.*s=%s --exact --timeout %d",
 			c->race ? "PLUMB_SEAT=race " : "", name, (int)strcspn(name, " "), name, control,
 			c->race ? RACE_SECONDS : CALL_SECONDS);
@@ -191,6 +223,21 @@ static int compile_unit(struct fault_judge *j, const struct fault_target *t, str
 	return differ;
 }
 
+/* The program itself with the fault, beside the shared object. */
+static bool link_plumb(const struct fault_judge *j, const struct fault_object *const *list, int n, const char *folder)
+{
+	struct fault_swap swap[MAX_SWAPS];
+	char *program = faults_format("%s/plumb", folder), text[300];
+
+	for (int i = 0; i < n; i++)
+		swap[i] = (struct fault_swap){list[i], faults_object_path(folder, list[i])};
+	bool good = faults_link_program(j->build, "tools/plumb", swap, n, program, text, sizeof text) == PLUMB_OK;
+	for (int i = 0; i < n; i++)
+		free((char *)(uintptr_t)swap[i].by);
+	free(program);
+	return good;
+}
+
 /* The checks of one unit, whose objects differ from the control's. Sets the outcome: killed, error, identical or survived. The
  * race check goes first where the fault is of its kind. Checks that take long come after a look at optimised object code. */
 static void check_unit(struct fault_judge *j, const struct fault_target *t, struct fault *f, const char *folder,
@@ -205,6 +252,11 @@ static void check_unit(struct fault_judge *j, const struct fault_target *t, stru
 		for (int c = 0; c < SEAT_CHECKS; c++) {
 			if (faults_checks[c].race != (pass == 0) || (faults_checks[c].race && !f->race))
 				continue;
+			if (faults_checks[c].class && !link_plumb(j, list, faults_unit_objects(j, t, f, list), folder)) {
+				f->outcome = FAULT_ERROR;
+				snprintf(f->text, sizeof f->text, "the program does not link");
+				return;
+			}
 			if (faults_checks[c].golden && !looked) {
 				looked = true;
 				if (faults_is_identical(j, list, faults_unit_objects(j, t, f, list), folder, overlay)) {
