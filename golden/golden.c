@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "golden/mask.h"
 #include "golden/seal.h"
 
 enum { RUNS = 2 };
@@ -195,6 +196,34 @@ int plumb_golden_read_i64(
 	struct plumb_golden *golden, const char *name, struct plumb_golden_tensor *out, struct plumb_error *err)
 {
 	return check_sum(golden, name, out, plumb_h5_read_i64(golden->file, name, out, err), err);
+}
+
+int plumb_golden_read_mask(
+	struct plumb_golden *golden, const char *name, struct plumb_golden_tensor *out, struct plumb_error *err)
+{
+	const struct plumb_h5_entry *entry = plumb_golden_find(golden, name);
+	int status;
+
+	if (!entry || entry->type != PLUMB_H5_INT)
+		return plumb_golden_read_f32(golden, name, out, err);
+	status = plumb_golden_read_i64(golden, name, out, err);
+	if (status != PLUMB_OK)
+		return status;
+	int64_t *selected = out->i64;
+	out->i64 = NULL;
+	out->f32 = malloc((size_t)out->count * sizeof *out->f32 + 1);
+	if (out->f32) {
+		struct plumb_error why;
+		status = plumb_golden_mask_floats(name, selected, out->count, out->f32, &why);
+		if (status != PLUMB_OK)
+			status = plumb_fail(err, status, "%s: %s", plumb_h5_path(golden->file), why.text);
+	} else {
+		status = plumb_fail(err, PLUMB_BAD_INPUT, "%s: out of memory for %s", plumb_h5_path(golden->file), name);
+	}
+	free(selected);
+	if (status != PLUMB_OK)
+		plumb_golden_tensor_free(out);
+	return status;
 }
 
 struct plumb_h5 *plumb_golden_file(struct plumb_golden *golden)

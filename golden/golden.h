@@ -68,6 +68,9 @@ int plumb_golden_read_f32(
 	struct plumb_golden *golden, const char *name, struct plumb_golden_tensor *out, struct plumb_error *err);
 int plumb_golden_read_i64(
 	struct plumb_golden *golden, const char *name, struct plumb_golden_tensor *out, struct plumb_error *err);
+/* A mask in either spelling (golden/mask.h), as floats. */
+int plumb_golden_read_mask(
+	struct plumb_golden *golden, const char *name, struct plumb_golden_tensor *out, struct plumb_error *err);
 
 #ifdef __cplusplus
 }

@@ -126,6 +126,8 @@ int check_load(struct check_run *run, struct check_item *item)
 	snprintf(full, sizeof full, "%s/%s", plumb_golden_run_name(o->policy), item->name);
 	if (item->kind == CHECK_GREEDY || (item->source && item->source->integer))
 		status = plumb_golden_read_i64(o->golden, full, &item->golden, run->err);
+	else if (item->source && item->source->form == PLUMB_GOLDEN_MASK)
+		status = plumb_golden_read_mask(o->golden, full, &item->golden, run->err);
 	else
 		status = plumb_golden_read_f32(o->golden, full, &item->golden, run->err);
 	item->rank = item->golden.rank;
@@ -742,11 +744,12 @@ int check_fits(const struct check_options *o, struct plumb_error *err)
 				(long long)t, (long long)id[t], (long long)cfg->vocab - 1);
 	for (int64_t i = 0; i < n; i++) {
 		const char *name = entry[i].name + strlen(run) + 1;
-		bool integer = strcmp(name, "greedy") == 0;
+		bool integer = strcmp(name, "greedy") == 0, either = false;
 		int layer = 0, status = PLUMB_OK;
 		const struct plumb_golden_source *s = plumb_golden_source_find(cfg, name, &layer);
 		if (s) {
 			integer = s->integer;
+			either = s->form == PLUMB_GOLDEN_MASK && entry[i].type == PLUMB_H5_INT; /* golden/mask.h */
 			status = fits_shape(o, &entry[i], s->shape, err);
 		} else if (strcmp(name, "decode_logits") == 0) {
 			if (prefill < 0)
@@ -760,7 +763,7 @@ int check_fits(const struct check_options *o, struct plumb_error *err)
 		} else if (!integer) {
 			continue; /* unknown: reported as not compared */
 		}
-		if (status == PLUMB_OK && entry[i].type != (integer ? PLUMB_H5_INT : PLUMB_H5_FLOAT))
+		if (status == PLUMB_OK && !either && entry[i].type != (integer ? PLUMB_H5_INT : PLUMB_H5_FLOAT))
 			status = plumb_fail(err, PLUMB_BAD_INPUT, "%s: %s is not of a%s type", path, entry[i].name,
 				integer ? "n integer" : " float");
 		if (status != PLUMB_OK)

@@ -7,6 +7,7 @@
 
 #include "golden/golden.h"
 #include "golden/layout.h"
+#include "golden/mask.h"
 #include "golden/seal.h"
 #include "tools/progress.h"
 
@@ -166,26 +167,45 @@ static void add_mask(struct diff_rows *r, const float *a, const float *b, int64_
 
 /* ---- one tensor ---- */
 
+static bool is_floats(const struct diff_item *it)
+{
+	return it->kind == DIFF_FLOATS || it->kind == DIFF_MASK;
+}
+
 struct sides {
 	struct plumb_h5 *file[2];
 	struct plumb_sha256 sum[2];
 };
 
+/* A block of one side as it is compared; a mask of integers becomes one of floats. */
+static int read_block(struct sides *s, int side, const struct diff_item *it, int64_t first, int64_t rows, int64_t width,
+	void *value, int64_t *room, struct plumb_error *err)
+{
+	const struct plumb_h5_entry *entry = side == 0 ? it->a : it->b;
+	const bool convert = it->kind == DIFF_MASK && entry->type == PLUMB_H5_INT;
+	struct plumb_error why;
+	void *as_stored = convert ? room : value;
+	int status = plumb_h5_read_rows(s->file[side], entry, first, rows, as_stored, err);
+
+	if (status != PLUMB_OK)
+		return status;
+	plumb_golden_sum_add(&s->sum[side], entry->type, as_stored, rows * width);
+	if (!convert || plumb_golden_mask_floats(it->name, room, rows * width, value, &why) == PLUMB_OK)
+		return PLUMB_OK;
+	return plumb_fail(err, PLUMB_BAD_INPUT, "%s: %s", plumb_h5_path(s->file[side]), why.text);
+}
+
 /* One block of both, into the measurements and the checksums. */
 static int add_block(struct sides *s, struct diff_item *it, int64_t first, int64_t rows, int64_t width, void *value[2],
 	int64_t *room, struct plumb_error *err)
 {
-	const struct plumb_h5_entry *entry[2] = {it->a, it->b};
 	int status = PLUMB_OK;
 
-	for (int i = 0; i < 2 && status == PLUMB_OK; i++) {
-		status = plumb_h5_read_rows(s->file[i], entry[i], first, rows, value[i], err);
-		if (status == PLUMB_OK)
-			plumb_golden_sum_add(&s->sum[i], entry[i]->type, value[i], rows * width);
-	}
+	for (int i = 0; i < 2 && status == PLUMB_OK; i++)
+		status = read_block(s, i, it, first, rows, width, value[i], room, err);
 	if (status != PLUMB_OK)
 		return status;
-	if (it->a->type == PLUMB_H5_FLOAT)
+	if (is_floats(it))
 		plumb_compare_add(&it->cmp, value[0], value[1], rows * width);
 	else
 		plumb_compare_int_add(&it->ints, value[0], value[1], rows * width);
@@ -200,7 +220,7 @@ static int compare_values(struct sides *s, struct diff_item *it, struct plumb_er
 {
 	int64_t width, rows = plumb_h5_rows(it->a, &width);
 	int64_t block = width < BLOCK_ELEMENTS ? BLOCK_ELEMENTS / width : 1;
-	size_t size = it->a->type == PLUMB_H5_FLOAT ? sizeof(float) : sizeof(int64_t);
+	size_t size = is_floats(it) ? sizeof(float) : sizeof(int64_t);
 	void *value[2] = {NULL, NULL};
 	int64_t *room = NULL;
 	int status = PLUMB_OK;
@@ -213,7 +233,7 @@ static int compare_values(struct sides *s, struct diff_item *it, struct plumb_er
 		plumb_sha256_begin(&s->sum[i]);
 		value[i] = malloc((size_t)(block * width) * size + 1);
 	}
-	room = it->kind == DIFF_MASK ? malloc((size_t)width * 2 * sizeof *room + 1) : NULL;
+	room = it->kind == DIFF_MASK ? malloc((size_t)(block > 2 ? block : 2) * (size_t)width * sizeof *room + 1) : NULL;
 	if (!value[0] || !value[1] || (it->kind == DIFF_MASK && !room))
 		status = plumb_fail(err, PLUMB_BAD_INPUT, "%s: out of memory for %lld rows", it->name, (long long)block);
 	plumb_compare_begin(&it->cmp, it->a->count);
@@ -259,7 +279,7 @@ static struct plumb_tolerance demand(const struct diff_options *o, const struct 
 
 static bool same_bits(const struct diff_item *it)
 {
-	if (it->a->type == PLUMB_H5_FLOAT)
+	if (is_floats(it))
 		return it->cmp.equal + it->cmp.nan_both == it->cmp.count;
 	return it->ints.equal == it->ints.count;
 }
@@ -284,7 +304,7 @@ static void judge(const struct diff_options *o, struct diff_item *it)
 			(long long)(r->equal - r->same), (long long)(r->rows - r->equal), r->first >= 0 ? "; " : "",
 			r->first >= 0 ? r->text : "");
 		pass = it->verdict.pass;
-	} else if (it->a->type == PLUMB_H5_FLOAT) {
+	} else if (is_floats(it)) {
 		pass = plumb_verdict(&it->cmp, &t, &it->verdict) == PLUMB_OK;
 	} else {
 		pass = plumb_verdict_int(&it->ints, &it->verdict) == PLUMB_OK;
@@ -294,7 +314,7 @@ static void judge(const struct diff_options *o, struct diff_item *it)
 
 static bool same_shape(const struct plumb_h5_entry *a, const struct plumb_h5_entry *b)
 {
-	return a->type == b->type && a->rank == b->rank && memcmp(a->dim, b->dim, sizeof a->dim) == 0;
+	return a->rank == b->rank && memcmp(a->dim, b->dim, sizeof a->dim) == 0;
 }
 
 static bool ends_with(const char *name, const char *end)
@@ -312,11 +332,13 @@ static int compare_item(struct sides *s, const struct diff_options *o, struct di
 		snprintf(it->verdict.text, sizeof it->verdict.text, "FAIL: only %s has it", it->a ? "A" : "B");
 		return PLUMB_OK;
 	}
-	if (!same_shape(it->a, it->b) || it->a->type == PLUMB_H5_OTHER) {
+	const bool mask = plumb_golden_is_mask(it->name) && it->a->type != PLUMB_H5_OTHER && it->b->type != PLUMB_H5_OTHER;
+	const bool same_type = it->a->type == it->b->type || mask; /* a mask has two spellings */
+	if (!same_shape(it->a, it->b) || !same_type || it->a->type == PLUMB_H5_OTHER) {
 		it->state = DIFF_SHAPE;
 		it->kind = DIFF_NOTHING;
 		snprintf(it->verdict.text, sizeof it->verdict.text, "FAIL: %s",
-			it->a->type != it->b->type      ? "types differ"
+			!same_type                      ? "types differ"
 			: it->a->type == PLUMB_H5_OTHER ? "neither floats nor integers"
 							: "shapes differ");
 		return PLUMB_OK;
@@ -324,7 +346,7 @@ static int compare_item(struct sides *s, const struct diff_options *o, struct di
 	it->kind = it->a->type == PLUMB_H5_FLOAT ? DIFF_FLOATS : DIFF_INTEGERS;
 	if (it->kind == DIFF_INTEGERS && ends_with(it->name, "/moe/router/experts"))
 		it->kind = DIFF_EXPERTS;
-	if (it->kind == DIFF_FLOATS && ends_with(it->name, "/qsa/selected_mask"))
+	if (mask)
 		it->kind = DIFF_MASK;
 	status = compare_values(s, it, err);
 	if (status == PLUMB_OK)

@@ -21,7 +21,7 @@ enum diff_kind {
 	DIFF_FLOATS,
 	DIFF_INTEGERS,
 	DIFF_EXPERTS, /* integers whose rows are choices: compared as sets too */
-	DIFF_MASK,    /* floats whose rows are choices: 0 where selected */
+	DIFF_MASK,    /* floats whose rows are choices, 0 where selected; or integers (golden/mask.h) */
 	DIFF_NOTHING, /* not numbers */
 };
 
