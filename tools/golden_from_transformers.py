@@ -155,9 +155,10 @@ def record(model, ids):
     import torch
     out, hooks = {}, []
 
-    def keep(name, t):
+    def keep(name, t, flat=2):
+        """Without the axis of the batch, which is one text; tensors of so many axes do not have it."""
         if torch.is_tensor(t):
-            out[name] = t.detach()[0].clone() if t.ndim > 1 and t.shape[0] == 1 else t.detach().clone()
+            out[name] = t.detach()[0].clone() if t.ndim > flat and t.shape[0] == 1 else t.detach().clone()
 
     def hook(module, key, names):
         def fn(_, __, result):
@@ -211,7 +212,7 @@ def record(model, ids):
         for name in ("conv_states", "recurrent_states"):
             states = getattr(layer, name, None)
             for j, t in (states.items() if isinstance(states, dict) else enumerate(states if states is not None else ())):
-                keep(f"{k}/{name}{j}", t)
+                keep(f"{k}/{name}{j}", t, 1)
         for name in ("keys", "values", "indexer_keys", "indexer"):
             t = getattr(layer, name, None)
             if torch.is_tensor(t) and t.numel():
