@@ -106,13 +106,12 @@ RANDOM = {
 }
 
 
-def random_model(case):
+def random_model(text, sections, length, seed, eos_at, theta=1e7, factor=0.25):
     """A model of random weights that are exactly bf16 values, and a prompt with a repeated span and EOS in it."""
     import torch
     from transformers import Qwen4ExpForCausalLM, Qwen4ExpTextConfig
-    text, sections, length, seed, eos_at = RANDOM[case]
     cfg = Qwen4ExpTextConfig(**text, eos_token_id=3, max_position_embeddings=4096, tie_word_embeddings=False,
-                             rope_parameters=dict(rope_type="default", rope_theta=1e7, partial_rotary_factor=0.25,
+                             rope_parameters=dict(rope_type="default", rope_theta=theta, partial_rotary_factor=factor,
                                                   mrope_section=sections, mrope_interleaved=True))
     torch.manual_seed(seed)
     model = Qwen4ExpForCausalLM(cfg).eval()
@@ -136,7 +135,8 @@ def random_model(case):
                 v = 1.2 * r / p.shape[-1] ** 0.5
             p.copy_(v.to(torch.bfloat16).float())
     ids = torch.randint(4, cfg.vocab_size, (1, length), generator=g)
-    ids[0, 20:26] = ids[0, 4:10]
+    if length >= 26:
+        ids[0, 20:26] = ids[0, 4:10]
     for e in eos_at:
         ids[0, e] = cfg.eos_token_id
     return model, ids
@@ -358,7 +358,7 @@ def main():
     if args.command == "random":
         import torch
         os.makedirs(args.out, exist_ok=True)
-        model, ids = random_model(args.case)
+        model, ids = random_model(*RANDOM[args.case])
         folder = os.path.join(args.out, "checkpoint")
         model.to(torch.bfloat16).save_pretrained(folder)
         make(folder, os.path.join(args.out, f"{args.case}.h5"), ids, args)
