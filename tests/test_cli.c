@@ -755,7 +755,7 @@ START_TEST(unknown_dataset)
 }
 END_TEST
 
-/* Later versions of transformers record the choice of QSA as a boolean mask: the same choice, and as closely judged. */
+/* transformers 5.23 and later record the choice of QSA as a boolean mask: the same choice, and as closely judged. */
 START_TEST(mask_of_integers)
 {
 	enum { T = 56 };

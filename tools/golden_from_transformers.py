@@ -148,6 +148,12 @@ def load(folder, dtype):
     return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="eager").eval()
 
 
+def cache_name(model):
+    """What a cache is called: past_key_values until transformers 5.23, then cache."""
+    import inspect
+    return "cache" if "cache" in inspect.signature(type(model).forward).parameters else "past_key_values"
+
+
 # ---- recording ----
 
 def record(model, ids):
@@ -207,7 +213,7 @@ def record(model, ids):
     for h in hooks:
         h.remove()
     out["logits"] = r.logits[0]
-    for i, layer in enumerate(r.past_key_values.layers):
+    for i, layer in enumerate(getattr(r, cache_name(model)).layers):
         k = f"layer{i:02d}/state"
         for name in ("conv_states", "recurrent_states"):
             states = getattr(layer, name, None)
@@ -227,12 +233,12 @@ def plain(t):
 def decode(model, ids, prefill):
     """Logits of the tokens after `prefill`, one by one from the cache."""
     import torch
-    rows = []
+    rows, name = [], cache_name(model)
     with torch.no_grad():
-        cache = model(input_ids=ids[:, :prefill], use_cache=True).past_key_values if prefill > 0 else None
+        cache = getattr(model(input_ids=ids[:, :prefill], use_cache=True), name) if prefill > 0 else None
         for t in range(prefill, ids.shape[1]):
-            r = model(input_ids=ids[:, t:t + 1], past_key_values=cache, use_cache=True)
-            cache = r.past_key_values
+            r = model(input_ids=ids[:, t:t + 1], use_cache=True, **{name: cache})
+            cache = getattr(r, name)
             rows.append(r.logits[0, -1].float())
     return torch.stack(rows).numpy()
 
