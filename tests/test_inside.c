@@ -118,6 +118,10 @@ START_TEST(values)
 	said(INSIDE_ROUNDING, "every element", "as often as down");
 	EACH(1, got[i] = want[i] * (1.0 + 0.3 * sin((double)(i * i + 1))));
 	said(INSIDE_UNKNOWN, "every element", "no common factor");
+	EACH(1, got[i] = want[i] * (1.0 + 3e-5 * sin((double)(i * i + 1)))); /* a factor of 1 is none */
+	said(INSIDE_UNKNOWN, "every element", "no common factor");
+	EACH(1, (want[i] = 0.0, got[i] = sin((double)(i * i + 1))));
+	said(INSIDE_UNKNOWN, "every element", "where zeros are expected");
 	stop();
 }
 END_TEST

@@ -389,6 +389,7 @@ START_TEST(a_part_replays_alike)
 END_TEST
 
 #define PLANTED "--op hc_inject='" PLUMB_USER_DIR "/planted.so'"
+#define ROUTER "--op moe_router='" PLUMB_USER_DIR "/router.so'"
 #define GATE "--op attn_gate='" PLUMB_USER_DIR "/gate.so'"
 
 /* A planted fault is caught, and the line that is printed shows it in another process. */
@@ -416,6 +417,29 @@ START_TEST(a_wrong_kernel_is_caught_and_replayed)
 	cJSON *json = report("wrong");
 	ck_assert_msg(cJSON_IsFalse(cJSON_GetObjectItem(json, "pass")), "the report says pass");
 	cJSON_Delete(json);
+}
+END_TEST
+
+/* What is said of it is about the operand that is beyond its bound, not about bits that may differ. */
+START_TEST(the_wrong_operand_is_described)
+{
+	struct program_result r;
+
+	ck_assert_int_eq(setenv("ROUTER_FAULT", "row", 1), 0);
+	program(&r, dir, "test " ROUTER " --jobs 2 --cases 22");
+	program_expect(&r, 1);
+	ck_assert_ptr_nonnull(strstr(r.out, "values of shared_weight are wrong: "));
+	ck_assert_ptr_nonnull(strstr(r.out, "shared_weight[1] (token "));
+	for (const char *at = r.out; (at = strstr(at, " are wrong: ")); at++)
+		ck_assert_msg(strncmp(at - strlen("of shared_weight"), "of shared_weight", strlen("of shared_weight")) == 0,
+			"%s", r.out);
+	ck_assert_int_eq(setenv("ROUTER_FAULT", "tail", 1), 0);
+	program(&r, dir, "test " ROUTER " --jobs 2 --class integers --cases 8");
+	program_expect(&r, 1);
+	ck_assert_msg(strstr(r.out, "terms of each sum") && strstr(r.out, "values of logits are wrong: "), "%s", r.out);
+	ck_assert_int_eq(unsetenv("ROUTER_FAULT"), 0);
+	program(&r, dir, "test " ROUTER " --jobs 2 --cases 60");
+	program_expect(&r, 0);
 }
 END_TEST
 
@@ -524,6 +548,7 @@ int main(void)
 	tcase_add_test(all, silu_of_minus_inf);
 	tcase_add_test(all, a_part_replays_alike);
 	tcase_add_test(all, a_wrong_kernel_is_caught_and_replayed);
+	tcase_add_test(all, the_wrong_operand_is_described);
 	tcase_add_loop_test(all, a_kernel_is_contained, 0, 6);
 	tcase_add_test(all, the_first_failure_ends_it_if_asked);
 	tcase_add_loop_test(all, bad_commands_are_refused_by_name, 0, (int)(sizeof refused / sizeof refused[0]));

@@ -268,7 +268,7 @@ static void on_done(void *self, const struct trial_report *r)
 	c->sum[op].cases++;
 	c->sum[op].constant += r->constant;
 	c->sum[op].seconds += r->seconds;
-	if (r->status == PLUMB_OK && r->ratio > c->sum[op].ratio)
+	if ((r->status == PLUMB_OK || item->path) && r->ratio > c->sum[op].ratio)
 		c->sum[op].ratio = r->ratio;
 	if (c->reports)
 		add_json(c, item, r);
@@ -294,10 +294,15 @@ static void show_sums(const struct test_command *c)
 {
 	printf("%-16s %6s %7s  %-12s %8s\n", "op", "cases", "failed", "of the bound", "seconds");
 	for (int op = 0; op < PLUMB_OP_COUNT; op++) {
+		char ratio[32];
 		if (!c->sum[op].cases)
 			continue;
-		printf("%-16s %6" PRId64 " %7" PRId64 "  %-12.4f %8.2f%s%s\n", plumb_ops[op].name, c->sum[op].cases,
-			c->sum[op].failed, c->sum[op].ratio, c->sum[op].seconds, c->path[op] ? "  " : "",
+		if (c->sum[op].failed == c->sum[op].cases && c->sum[op].ratio == 0.0)
+			snprintf(ratio, sizeof ratio, "-"); /* crashes: nothing was measured */
+		else
+			snprintf(ratio, sizeof ratio, c->sum[op].ratio < 1e6 ? "%.4f" : "%.3g", c->sum[op].ratio);
+		printf("%-16s %6" PRId64 " %7" PRId64 "  %-12s %8.2f%s%s\n", plumb_ops[op].name, c->sum[op].cases,
+			c->sum[op].failed, ratio, c->sum[op].seconds, c->path[op] ? "  " : "",
 			c->path[op] ? c->path[op] : "");
 		if (c->sum[op].failed > SHOWN_FAILURES)
 			printf("%-16s %" PRId64 " more failures are not shown (--json has all)\n", "",

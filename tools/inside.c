@@ -359,7 +359,8 @@ static void find_pattern(struct look *l, struct inside *out, char *what, size_t 
 				"off by at most %.0f step%s, up as often as down: another order of summation, or a "
 				"rounding point more or less",
 				largest, largest == 1.0 ? "" : "s");
-	} else if (factor = middle(l, true), isfinite(factor) && l->differ > 1 && most(l, is_scaled, factor, 0.95)) {
+	} else if (factor = middle(l, true),
+		isfinite(factor) && fabs(factor - 1.0) > 1e-4 && l->differ > 1 && most(l, is_scaled, factor, 0.95)) {
 		out->pattern = INSIDE_FACTOR;
 		out->factor = factor;
 		snprintf(what, size, "%.6g%s times what is expected%s", factor, factor_name(l, factor, name, sizeof name),
@@ -380,8 +381,11 @@ static void find_pattern(struct look *l, struct inside *out, char *what, size_t 
 				error2 += (l->got[i] - l->want[i]) * (l->got[i] - l->want[i]);
 				want2 += l->want[i] * l->want[i];
 			}
-		snprintf(what, size, "off by %.3g of their size, with no common factor, sum or shift",
-			want2 > 0 ? sqrt(error2 / want2) : 0.0);
+		if (want2 > 0)
+			snprintf(what, size, "off by %.3g of their size, with no common factor, sum or shift",
+				sqrt(error2 / want2));
+		else
+			snprintf(what, size, "off by %.3g where zeros are expected", sqrt(error2));
 	}
 }
 

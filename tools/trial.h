@@ -167,8 +167,8 @@ bool trial_same(struct trial *c, const struct trial_result *a, const struct tria
 bool trial_same_kinds(struct trial *c, const struct trial_result *a, const struct trial_result *b, const char *what,
 	char text[TRIAL_TEXT]);
 
-/* The first operand in which two results differ; -1: none. */
-int trial_differs(const struct trial *c, const struct trial_result *a, const struct trial_result *b);
+/* The first operand in which two results differ; -1: none. integers: of the operands that hold integers. */
+int trial_differs(const struct trial *c, const struct trial_result *a, const struct trial_result *b, bool integers);
 
 /* The call as observers of a decoder see it. */
 struct plumb_call trial_call(const struct trial *c);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/compare.h"
+#include "tools/axes.h"
 #include "tools/trial.h"
 
 void trial_arguments_before(const struct trial *c, void *args)
@@ -25,15 +26,19 @@ static bool holds(const struct trial *c, const struct plumb_bound_result *r, con
 {
 	for (int i = 0; i < c->operands; i++) {
 		const struct plumb_bound_stat *s = &r->operand[i];
-		char line[256];
+		const struct plumb_call call = trial_call(c);
+		struct axes axes;
+		char line[256], where[128];
 		/* one call has few tokens, and those often of few values: rms and bias are for the sum of many; and inputs
 		 * of a hostile class may leave an element without a finite bound (a softmax of scores of 2^40) */
 		bool bounded = s->unbounded == 0 || c->class;
 		if (s->max_ratio <= c->within && s->apart == 0 && bounded)
 			continue;
 		plumb_bound_stat_passes(s, line, sizeof line);
-		snprintf(text, TRIAL_TEXT, "%s: %s[%lld] is %.9g, exact %.12g +- %.3g: %s", what, c->operand[i].info->name,
-			(long long)s->index, (double)s->candidate, s->ball.value, s->ball.error, line);
+		axes_make(&call, c->operand[i].info, &axes);
+		snprintf(text, TRIAL_TEXT, "%s: %s[%lld] (%s) is %.9g, exact %.12g +- %.3g: %s", what,
+			c->operand[i].info->name, (long long)s->index, axes_show(&axes, s->index, where, sizeof where),
+			(double)s->candidate, s->ball.value, s->ball.error, line);
 		return false;
 	}
 	return true;

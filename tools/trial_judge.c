@@ -71,29 +71,54 @@ static void unmark(const struct trial_candidate *candidate)
 
 /* ---- how it went wrong ---- */
 
+/* The first operand with elements beyond their bound, and which those are; -1: none. The result is in its place. */
+static int first_beyond(struct trial *c, const struct plumb_call *call, const void *args, const struct trial_result *got,
+	unsigned char **wrong)
+{
+	for (int i = 0; i < c->operands; i++) {
+		const struct plumb_operand *o = c->operand[i].info;
+		double *x = NULL;
+		int64_t count = 0;
+		size_t bytes;
+		if (!got->bytes[i])
+			continue;
+		void *copy = judge_copy(call, o, &bytes);
+		x = copy && bytes ? judge_values(call, o, copy, &count) : NULL;
+		*wrong = x ? judge_beyond(call, args, i, count) : NULL;
+		free(copy);
+		free(x);
+		if (*wrong)
+			return i;
+	}
+	return -1;
+}
+
 /* What the wrong elements of the first wrong operand have in common. */
 static void look_inside(struct trial *c, const struct trial_result *got, const struct trial_result *want, bool by_bound,
 	struct trial_report *report)
 {
 	struct plumb_call call = trial_call(c);
-	int at = trial_differs(c, got, want);
 	double *x = NULL, *y = NULL;
 	unsigned char *wrong = NULL;
 	struct inside inside;
 	int64_t count = 0;
 	size_t bytes;
-
-	if (at < 0)
-		return;
-	const struct plumb_operand *o = c->operand[at].info;
 	void *args = trial_take(plumb_ops[c->op].args_size), *copy;
+
 	trial_restore(c, got);
 	trial_arguments_before(c, args);
+	/* bits that differ within the bound are no fault: of a bound, only what is beyond it counts, else choices */
+	int at = by_bound ? first_beyond(c, &call, args, got, &wrong) : -1;
+	if (at < 0)
+		at = trial_differs(c, got, want, by_bound);
+	if (at < 0) {
+		free(args);
+		return;
+	}
+	const struct plumb_operand *o = c->operand[at].info;
 	copy = judge_copy(&call, o, &bytes);
 	x = copy && bytes ? judge_values(&call, o, copy, &count) : NULL;
 	free(copy);
-	if (by_bound && x)
-		wrong = judge_beyond(&call, args, at, count);
 	trial_restore(c, want);
 	copy = judge_copy(&call, o, &bytes);
 	y = copy && bytes ? judge_values(&call, o, copy, &count) : NULL;

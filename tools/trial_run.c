@@ -237,21 +237,27 @@ static bool values_same(const struct trial_operand *o, const unsigned char *a, c
 	return differ == 0;
 }
 
+static bool is_integer(const struct plumb_operand *o)
+{
+	return o->kind == PLUMB_KIND_I32 || o->kind == PLUMB_KIND_I64;
+}
+
 static bool operand_same(const struct trial_operand *o, const unsigned char *a, const unsigned char *b, const char *what,
 	char text[TRIAL_TEXT])
 {
 	if (memcmp(a, b, trial_memory_live(&o->memory)) == 0)
 		return true;
-	if (o->info->kind == PLUMB_KIND_I32 || o->info->kind == PLUMB_KIND_I64)
+	if (is_integer(o->info))
 		return integers_same(o, a, b, what, text);
 	return values_same(o, a, b, what, text);
 }
 
-int trial_differs(const struct trial *c, const struct trial_result *a, const struct trial_result *b)
+int trial_differs(const struct trial *c, const struct trial_result *a, const struct trial_result *b, bool integers)
 {
 	char text[TRIAL_TEXT];
 	for (int i = 0; i < c->operands; i++)
-		if (a->bytes[i] && !operand_same(&c->operand[i], a->bytes[i], b->bytes[i], "", text))
+		if (a->bytes[i] && (!integers || is_integer(c->operand[i].info)) &&
+			!operand_same(&c->operand[i], a->bytes[i], b->bytes[i], "", text))
 			return i;
 	return -1;
 }
@@ -293,7 +299,7 @@ bool trial_same_kinds(struct trial *c, const struct trial_result *a, const struc
 {
 	for (int i = 0; i < c->operands; i++) {
 		const struct trial_operand *o = &c->operand[i];
-		bool integer = o->info->kind == PLUMB_KIND_I32 || o->info->kind == PLUMB_KIND_I64;
+		bool integer = is_integer(o->info);
 		if (a->bytes[i] && !(integer ? operand_same(o, a->bytes[i], b->bytes[i], what, text)
 					     : kinds_same(o, a->bytes[i], b->bytes[i], what, text)))
 			return false;
