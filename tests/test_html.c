@@ -16,6 +16,7 @@
 #define TINY PLUMB_GOLDEN_DIR "/tiny/tiny.h5"
 #define CHECKPOINT PLUMB_GOLDEN_DIR "/tiny/checkpoint"
 #define PLANTED PLUMB_USER_DIR "/planted.so"
+#define ROUTER PLUMB_USER_DIR "/router.so"
 
 /* A text that would be markup, script or a trick of the eye, were it let through. */
 #define HOSTILE                                                                                                            \
@@ -467,6 +468,20 @@ START_TEST(passed_on)
 	ck_assert_ptr_nonnull(strstr(page, "<h1>Does not match: layer 2, hc_inject, which shows in mlp_hc/"));
 	cJSON_Delete(tree);
 	free(page);
+	/* an op that writes recorded tensors and one that is not: past the ops between, up to where it is read */
+	setenv("ROUTER_FAULT", "row", 1);
+	page = run(1, &tree, "tiny-passed-further.html",
+		"check " TINY " --checkpoint " CHECKPOINT " -q --op moe_router=" ROUTER);
+	ck_assert_ptr_nonnull(strstr(page, "<h1>Does not match: layer 0, moe_router, which shows in moe/output: "));
+	ck_assert_ptr_nonnull(strstr(page, "checkpoint --op moe_router=" ROUTER " --case wrong.h5")); /* no -q */
+	cJSON_Delete(tree);
+	free(page);
+	page = run(1, &tree, "tiny-passed-further.html",
+		"check " TINY " --checkpoint " CHECKPOINT " --view propagated --op moe_router=" ROUTER);
+	ck_assert_ptr_nonnull(strstr(page, "<h1>Does not match: layer 0, moe_router, which shows in moe/output: "));
+	cJSON_Delete(tree);
+	free(page);
+	unsetenv("ROUTER_FAULT");
 }
 END_TEST
 

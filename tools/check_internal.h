@@ -7,6 +7,21 @@
 #include "tools/check_second.h"
 #include "tools/progress.h"
 
+/* A buffer that holds what a user's kernel made of it. */
+struct check_work {
+	const void *buffer;
+	const char *kernel, *library;
+	int64_t call; /* the latest is told */
+};
+enum { CHECK_WORKS = 64 };
+
+struct check_blame {
+	struct check_work work[CHECK_WORKS];
+	int works;
+	int64_t calls;
+	const char *kernel, *library; /* user's kernel whose work is in what the running call writes; or NULL */
+};
+
 struct check_run {
 	const struct check_options *options;
 	struct check_view *view;
@@ -15,8 +30,7 @@ struct check_run {
 	struct progress *progress;
 	float *score; /* (T, NB) of the running qsa_score call, by the oracle from the same query and keys */
 	bool *skip; /* (L+1) local view of a shard: layers that need not run, since what enters the next is recorded; or NULL */
-	const char *kernel,
-		*library;           /* user's kernel that ran last, and whose work has not been put right since; or NULL */
+	struct check_blame blame;
 	bool fused;                 /* the call is one of a fused entry: what lies between its ops is not known */
 	struct check_second second; /* the reference's second evaluation of the running call */
 };
@@ -54,6 +68,11 @@ int check_untold(struct check_run *run, const struct plumb_call *call);
 /* tools/check_local.c: in the local view, put the recorded tensors in place of what the op wrote, and what follows from
  * them inside the op's outputs. */
 int check_force(struct check_run *run, const struct plumb_call *call);
+
+/* tools/check_blame.c: whose work is in what a call wrote, known from begin on; end: what was recorded is put right. In
+ * the propagated view nothing is, and all the same a kernel is named up to the next recorded tensor only. */
+void check_blame_begin(struct check_run *run, const struct plumb_call *call);
+void check_blame_end(struct check_run *run, const struct plumb_call *call);
 
 /* tools/check_boundary.c: under policy bf16, why elements differ. before() takes copies of the state. */
 int check_boundary_before(struct check_run *run, const struct plumb_call *call);

@@ -341,14 +341,10 @@ static int after_op(struct check_run *run, const struct plumb_call *wrote, const
 {
 	int64_t tokens = plumb_golden_tokens(run->options->golden);
 	int status = PLUMB_OK;
-	bool put_right = false;
 
 	if (mine(run->options, call->layer))
 		plumb_digest_call(&run->view->digest, wrote);
-	if (plumb_user_is(call->binding)) {
-		run->kernel = plumb_user_ops(call->binding);
-		run->library = call->binding->set->name;
-	}
+	check_blame_begin(run, call);
 	if (call->op == PLUMB_QSA_SCORE)
 		status = check_scores(run, call);
 	if (status == PLUMB_OK && mine(run->options, call->layer))
@@ -365,18 +361,16 @@ static int after_op(struct check_run *run, const struct plumb_call *wrote, const
 		}
 		if (status == PLUMB_OK)
 			status = compare(run, call, item);
-		if (run->kernel) {
-			item->kernel = run->kernel;
-			item->library = run->library;
+		if (run->blame.kernel) {
+			item->kernel = run->blame.kernel;
+			item->library = run->blame.library;
 		}
-		put_right = true;
 		if (status == PLUMB_OK && call->position + call->T == tokens)
 			check_finish(run, item);
 	}
 	if (status == PLUMB_OK && run->view->view == PLUMB_VIEW_LOCAL)
 		status = check_force(run, call);
-	if (put_right || run->view->view != PLUMB_VIEW_LOCAL)
-		run->kernel = NULL; /* from here on it is in everything */
+	check_blame_end(run, call);
 	/* long prompts: what is compared and put in place is not needed again */
 	for (int i = 0; i < plumb_golden_source_count; i++) {
 		struct check_item *item = writes(&plumb_golden_sources[i], call)

@@ -320,7 +320,7 @@ static void first_divergence(FILE *f, const cJSON *report)
 		row_of(f, "op", op);
 	if (*html_string(c.item, "kernel", "") &&
 		strcmp(html_string(c.item, "kernel", ""), html_string(c.item, "op", "")) != 0) {
-		snprintf(text, sizeof text, "in what %.60s makes of it: between them nothing is recorded",
+		snprintf(text, sizeof text, "in what %.60s makes of it: what it wrote is not recorded",
 			html_string(c.item, "op", "?"));
 		row_of(f, "shows", text);
 	}

@@ -8,7 +8,8 @@
 
 /* What says how to report, or what to look at, and not what to run; with '=': takes a value. */
 static const char *const left_out[] = {"--json=", "--junit=", "--html=", "--view=", "--layers=", "--date=", "--tolerances=",
-	"--digest", "--bounds", "--once", "--verbose", "--quiet", "--no-color"};
+	"--tap=", "--shard=", "--color=", "--digest", "--bounds", "--once", "--verbose", "--quiet", "--no-color", "-v",
+	"-vv", "-q"};
 
 /* The words of an option that is left out: 0: it stays. */
 static int words_left_out(const char *word)

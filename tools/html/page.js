@@ -181,7 +181,7 @@
 			const kernel = c.items.map((i) => i[KERNEL]).find((k) => k) || "";
 			const suspect = kernel || (/ --set[ =]opt( |$)| --op[ =]all[@=]/.test(data.bisect) || data.bisect.includes("--op " + name + "=") || data.bisect.includes("--op " + name + "@") ? name : "");
 			if (kernel && kernel !== name)
-				detail.append(make("p", {}, "It carries what the kernel of " + kernel + " wrote: between them nothing is recorded."));
+				detail.append(make("p", {}, "It carries what the kernel of " + kernel + " wrote, which is not recorded itself."));
 			if (data.bisect && typeof key === "number" && suspect && !suspect.includes("+"))
 				detail.append(command("keep this call, for plumb replay", data.bisect + " --call " + suspect + (layer === "out" ? "" : "@" + layer) + " --case " + suspect + ".h5"));
 		}
