@@ -250,6 +250,8 @@ void check_bounds_print_line(const struct check_bounds *b)
 {
 	bool good = check_bounds_status(b) == PLUMB_OK;
 	int64_t calls = 0, values = 0;
+	char names[120] = "";
+	size_t used = 0;
 	double ratio = 0.0;
 	int ops = 0, failed = 0;
 
@@ -260,11 +262,16 @@ void check_bounds_print_line(const struct check_bounds *b)
 		values += sum.values;
 		ops += sum.worst >= 0;
 		ratio = larger(ratio, sum.ratio);
-		failed += o->calls > 0 && !op_passes(o, NULL, 0);
+		if (o->calls == 0 || op_passes(o, NULL, 0))
+			continue;
+		if (used < sizeof names)
+			used += (size_t)snprintf(
+				names + used, sizeof names - used, "%s%s", failed ? ", " : ": ", plumb_ops[op].name);
+		failed++;
 	}
-	printf("%s%s%s  bounds      %d ops, %lld calls, %lld values; %d failed; largest ratio %.4f\n",
+	printf("%s%s%s  bounds      %d ops, %lld calls, %lld values; %d failed%s; largest ratio %.4f\n",
 		good ? output_good() : output_bad(), good ? "pass" : "FAIL", output_plain(), ops, (long long)calls,
-		(long long)values, failed, ratio);
+		(long long)values, failed, names, ratio);
 }
 
 /* JSON has no NaN or Inf: those become strings. */

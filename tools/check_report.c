@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "tools/check_report.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,7 +72,8 @@ static void print_worst(const struct check_item *it)
 static long place(const struct check_item *it, int layers)
 {
 	long stage = it->source ? it->source - plumb_golden_sources : plumb_golden_source_count;
-	long layer = it->layer < layers ? it->layer + 1 : strcmp(it->stage, "embed") == 0 ? 0 : layers + 1;
+	bool next = it->source && it->source->scope == PLUMB_GOLDEN_NEXT; /* written by the layer before */
+	long layer = it->layer < layers ? it->layer + 1 - next : strcmp(it->stage, "embed") == 0 ? 0 : layers + 1;
 	return layer * (plumb_golden_source_count + 1) + stage;
 }
 
@@ -196,15 +198,21 @@ static const char *kernel_of(const struct check_item *it, char *text, size_t siz
 	return text;
 }
 
-static void print_failures(const struct check_report *r, const struct check_view *v)
+enum { SHOWN_FAILURES = 12 };
+
+/* The first failures, in the order of a pass; what follows the first is mostly its doing. */
+static void print_failures(const struct check_report *r, const struct check_view *v, int most)
 {
 	char kernel[700];
-	int n;
+	int n, failed = 0;
 	const struct check_item **list = check_items_in_order(v, r->layers, &n);
+
 	for (int i = 0; i < n; i++)
-		if (!list[i]->verdict.pass)
+		if (!list[i]->verdict.pass && failed++ < most)
 			printf("  %s%s%s%s: %s\n", output_bad(), list[i]->name, output_plain(),
 				kernel_of(list[i], kernel, sizeof kernel), list[i]->verdict.text);
+	if (failed > most && most > 1)
+		printf("  %d more tensors fail (--verbose shows them)\n", failed - most);
 	free(list);
 }
 
@@ -279,7 +287,7 @@ static void print_view(const struct check_report *r, const struct check_view *v)
 	if (v->compared == 0)
 		printf("  FAIL: nothing to compare in this view and these layers\n");
 	print_boundary(v);
-	print_failures(r, v);
+	print_failures(r, v, r->verbose ? INT_MAX : SHOWN_FAILURES);
 	if (v->bounds)
 		check_bounds_print(v->bounds);
 }
@@ -318,6 +326,8 @@ void check_report_print(const struct check_report *r)
 		for (int i = 0; i < r->views; i++)
 			print_view(r, &r->view[i]);
 		printf("\n");
+		if (!pass && r->origin && r->origin->bisect)
+			printf("next        %s --case wrong.h5\n\n", r->origin->bisect);
 	}
 	if (r->views == 0)
 		printf("%spass%s  nothing of this golden is in shard %lld of %lld\n", output_good(), output_plain(),
@@ -330,6 +340,8 @@ void check_report_print(const struct check_report *r)
 			good ? output_good() : output_bad(), good ? "pass" : "FAIL", output_plain(),
 			plumb_view_name(v->view), v->compared, v->floats, (long long)v->elements, v->failed,
 			(long long)v->tied_rows, (long long)v->explained_rows, v->seconds);
+		if (r->quiet)
+			print_failures(r, v, 1); /* all that a CI job's log has of it */
 		if (v->bounds)
 			check_bounds_print_line(v->bounds);
 	}
