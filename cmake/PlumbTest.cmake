@@ -4,6 +4,8 @@
 #   plumb_add_kernel_test(NAME OP KERNEL
 #     [GOLDEN FILE.h5 CHECKPOINT DIR]      what it is compared with (default: golden/tiny, which comes with Plumb)
 #     [CASES FILE.h5...]                   recorded calls to replay instead of a golden file: milliseconds, no checkpoint
+#     [HOSTILE]                            plumb test instead: generated inputs, odd sizes, every weight format; no golden file,
+#                                          and what none shows: those of golden/tiny have no tail behind a vector of 16
 #     [LAYERS A-B] [VIEW local|propagated|both] [POLICY f32|bf16] [DEVICE simt|cuda] [TIMEOUT SECONDS]
 #     [LABELS LABEL...] [JUNIT DIR] [ARGS OPTION...])
 #
@@ -46,7 +48,7 @@ function(_plumb_fixture name fixture)
 endfunction()
 
 function(plumb_add_kernel_test name op kernel)
-  cmake_parse_arguments(K "" "GOLDEN;CHECKPOINT;LAYERS;VIEW;POLICY;DEVICE;TIMEOUT;JUNIT" "CASES;LABELS;ARGS" ${ARGN})
+  cmake_parse_arguments(K "HOSTILE" "GOLDEN;CHECKPOINT;LAYERS;VIEW;POLICY;DEVICE;TIMEOUT;JUNIT" "CASES;LABELS;ARGS" ${ARGN})
   if(K_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "plumb_add_kernel_test(${name}): what is '${K_UNPARSED_ARGUMENTS}'? expected the words at the top of PlumbTest.cmake")
   endif()
@@ -76,7 +78,20 @@ function(plumb_add_kernel_test name op kernel)
   if(DEFINED K_LAYERS)
     string(APPEND seat "@${K_LAYERS}")
   endif()
-  if(DEFINED K_CASES)
+  if(K_HOSTILE)
+    foreach(word CASES VIEW GOLDEN LAYERS JUNIT)
+      if(DEFINED K_${word})
+        message(FATAL_ERROR "plumb_add_kernel_test(${name}): HOSTILE makes its own inputs, of one op, and goes without ${word}")
+      endif()
+    endforeach()
+    if(op MATCHES "[+]")
+      message(FATAL_ERROR "plumb_add_kernel_test(${name}): HOSTILE tries single ops, and '${op}' are several")
+    endif()
+    set(command test)
+    if(DEFINED K_POLICY)
+      list(APPEND command --policy ${K_POLICY})
+    endif()
+  elseif(DEFINED K_CASES)
     set(command replay)
     foreach(case ${K_CASES})
       get_filename_component(case ${case} ABSOLUTE BASE_DIR ${CMAKE_CURRENT_SOURCE_DIR})
@@ -113,7 +128,10 @@ function(plumb_add_kernel_test name op kernel)
       list(APPEND command --junit ${K_JUNIT}/${name}.xml)
     endif()
   endif()
-  list(APPEND command --op ${seat}=${file} --quiet ${K_ARGS})
+  list(APPEND command --op ${seat}=${file} ${K_ARGS})
+  if(NOT K_HOSTILE) # whose failures are short, and each has the line that replays it
+    list(APPEND command --quiet)
+  endif()
 
   string(REPLACE "+" ";" ops ${op})
   set(labels plumb ${ops} ${K_LABELS})
