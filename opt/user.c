@@ -251,6 +251,9 @@ int plumb_user_load(struct plumb_user *u, const char *path, struct plumb_error *
 		status = read_library(l, err);
 	} else {
 		const char *why = dlerror();
+		size_t n = strlen(local);
+		if (why && strncmp(why, local, n) == 0 && strncmp(why + n, ": ", 2) == 0)
+			why += n + 2; /* it begins with the path as well */
 		status = plumb_fail(err, PLUMB_BAD_INPUT, "cannot load %s: %s", path, why ? why : "no reason given");
 	}
 	u->mark->under_way = 0;

@@ -272,8 +272,8 @@ static int kernel_failed(
 	user_leave(unit->user);
 	if (!value) /* found after it had returned */
 		return plumb_fail(env->err, PLUMB_MISMATCH, "%s failed: %s", text, v->message);
-	return plumb_fail(env->err, PLUMB_MISMATCH, "%s failed: %s%s(returned %d)", text, v->message,
-		v->message[0] ? " " : "", value);
+	return plumb_fail(env->err, PLUMB_MISMATCH, "%s failed%s%s (returned %d)", text, v->message[0] ? ": " : "",
+		v->message, value);
 }
 
 /* What prepare left for the weights of this call; calls it when there is nothing yet. */

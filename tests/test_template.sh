@@ -70,7 +70,17 @@ for op in $("$plumb" list ops | awk 'NR > 1 && /^[a-z_]+ / { print $1 }') hc_nor
 	ops=$((ops + 1))
 done
 [ "$ops" -gt 20 ] || fail "only $ops ops are listed"
-"$plumb" new-kernel attn_gate new/mine >/dev/null
+"$plumb" new-kernel attn_gate new/mine >new/said
+# what it says next is what one types: the build finds Plumb wherever it runs from
+sed -n 's/^build it: //p' new/said >new/build
+sh new/build >"$work/said" 2>&1 || fail "the line that new-kernel says builds nothing: $(cat new/build)"
+[ -f new/mine/build/attn_gate.so ] || fail "no shared object of new-kernel's line"
+status=0
+sh -c "${plumb%/*}/$(sed -n 's/^test it: *//p' new/said)" >"$work/said" 2>&1 || status=$?
+[ "$status" -eq 1 ] && grep -q "attn_gate is not written yet" "$work/said" || fail "the line to test it: $(cat "$work/said")"
+status=0
+"$plumb" new-kernel hc_inject+atn_gate new/none >"$work/said" 2>&1 || status=$?
+[ "$status" -eq 2 ] && grep -q "did you mean 'attn_gate'" "$work/said" && [ ! -e new/none ] || fail "an op that is none"
 (cd new/mine && cmake -S . -B build -DCMAKE_PREFIX_PATH="$work/prefix" && cmake --build build) >"$work/said" 2>&1 || fail "building new/mine"
 check 1 new/mine/build/attn_gate.so
 grep -q "op attn_gate layer 3 position 0: .* attn_gate is not written yet" "$work/said" || fail "the new kernel does not run"

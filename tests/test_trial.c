@@ -486,6 +486,7 @@ static const struct {
 	const char *args, *named, *why;
 } refused[] = {
 	{"gelu", "gelu", "plumb list ops"},
+	{"atn_gate", "atn_gate", "did you mean 'attn_gate'?"},
 	{"--class nothing", "nothing", "plumb list classes"},
 	{"embed --class decay", "no case", "classes"}, /* nothing to run is no success */
 	{"--cases 0", "--cases", "1 or more"},

@@ -208,7 +208,7 @@ END_TEST
 static const struct {
 	const char *fault, *said;
 } contained[] = {
-	{"crash", "crashed (SIGSEGV at address 0x10)"},
+	{"crash", "crashed (SIGSEGV at address 0x10): a null pointer"},
 	{"divide", "crashed (SIGFPE)"},
 	{"abort", "crashed (SIGABRT)"},
 	{"stack", "crashed (SIGSEGV at address 0x"},

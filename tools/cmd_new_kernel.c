@@ -5,11 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "opt/user.h"
 #include "tools/commands.h"
 #include "tools/contract.h"
 #include "tools/output.h"
+#include "tools/text.h"
 
 struct new_kernel {
 	const char *ops, *dir;
@@ -213,6 +215,58 @@ static int count_op(void *self, enum plumb_op op, const struct plumb_operand *op
 	return PLUMB_OK;
 }
 
+/* Names that are no op's, before anything is written. */
+static int know_ops(const char *ops, struct plumb_error *err)
+{
+	char name[64], meant[TEXT_NEAREST];
+
+	for (const char *p = ops;; p++) {
+		size_t length = strcspn(p, "+");
+		snprintf(name, sizeof name, "%.*s", (int)(length < sizeof name ? length : sizeof name - 1), p);
+		if (plumb_op_find(name) == PLUMB_OP_COUNT)
+			return plumb_fail(err, PLUMB_BAD_INPUT, "'%s' is no op%s; 'plumb list ops' shows them", name,
+				text_op_meant(name, meant));
+		p += length;
+		if (!*p)
+			return PLUMB_OK;
+	}
+}
+
+/* Where find_package finds Plumb: " -DCMAKE_PREFIX_PATH='DIR'" of the program that runs, be it installed or just built; empty
+ * where cmake looks anyway, or where there is no package. */
+static const char *prefix_option(char *text, size_t size)
+{
+	char path[3072], header[3200];
+	ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+
+	text[0] = '\0';
+	path[n > 0 ? n : 0] = '\0';
+	for (int up = 0; up < 2; up++) {
+		char *slash = strrchr(path, '/');
+		if (slash)
+			*slash = '\0';
+	}
+	snprintf(header, sizeof header, "%s/include/plumb/kernel.h", path);
+	if (path[0] && access(header, R_OK) == 0 && strcmp(path, "/usr") != 0 && strcmp(path, "/usr/local") != 0 &&
+		!strchr(path, '\''))
+		snprintf(text, size, " -DCMAKE_PREFIX_PATH='%s'", path);
+	return text;
+}
+
+/* What to do with it. */
+static void say_next(const struct new_kernel *c)
+{
+	const char *device = c->cuda ? " --device cuda" : "";
+	char prefix[3200];
+
+	printf("\nbuild it:  cmake -S %s -B %s/build%s && cmake --build %s/build\n", c->dir, c->dir,
+		prefix_option(prefix, sizeof prefix), c->dir);
+	if (!strchr(c->ops, '+'))
+		printf("test it:   plumb test --op %s=%s/build/%s.so%s\n", c->ops, c->dir, c->symbol, device);
+	printf("judge it:  plumb check GOLDEN.h5 --checkpoint DIR --op %s=%s/build/%s.so%s\n", c->ops, c->dir, c->symbol,
+		device);
+}
+
 static int run(int argc, char **argv)
 {
 	struct new_kernel c = {0};
@@ -238,8 +292,10 @@ static int run(int argc, char **argv)
 		snprintf(c.symbol, sizeof c.symbol, "%s", c.ops);
 		for (char *p = c.symbol; *p; p++)
 			*p = *p == '+' ? '_' : *p;
-		status = plumb_user_operands(c.ops, count_op, &t, &err);
+		status = know_ops(c.ops, &err);
 	}
+	if (status == PLUMB_OK)
+		status = plumb_user_operands(c.ops, count_op, &t, &err);
 	if (status == PLUMB_OK && mkdir(c.dir, 0777) != 0 && errno != EEXIST)
 		status = plumb_fail(&err, PLUMB_BAD_INPUT, "%s: cannot make the folder: %s", c.dir, strerror(errno));
 	snprintf(source, sizeof source, "%s.%s", c.symbol, c.cuda ? "cu" : "c");
@@ -250,9 +306,7 @@ static int run(int argc, char **argv)
 	if (status != PLUMB_OK)
 		fprintf(stderr, "plumb new-kernel: %s\n", err.text);
 	else if (!output_quiet())
-		printf("\nbuild it:  cmake -S %s -B %s/build && cmake --build %s/build\n"
-		       "judge it:  plumb check GOLDEN.h5 --checkpoint DIR --op %s=%s/build/%s.so%s\n",
-			c.dir, c.dir, c.dir, c.ops, c.dir, c.symbol, c.cuda ? " --device cuda" : "");
+		say_next(&c);
 	return status;
 }
 

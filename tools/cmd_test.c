@@ -15,6 +15,7 @@
 #include "tools/output.h"
 #include "tools/progress.h"
 #include "tools/shard.h"
+#include "tools/text.h"
 #include "tools/trial_suite.h"
 
 enum { SHOWN_FAILURES = 10, TEST_TIMEOUT = 120, MAX_CASES = 10000000, SEED_STEP = 1000000 };
@@ -67,6 +68,7 @@ static int take_seat(struct test_command *c, const char *text, struct plumb_erro
 	const char *equals = strchr(text, '=');
 	bool offered[PLUMB_OP_COUNT];
 	char name[128];
+	char meant[TEXT_NEAREST];
 	int status;
 
 	if (!equals || strchr(text, '@'))
@@ -77,8 +79,8 @@ static int take_seat(struct test_command *c, const char *text, struct plumb_erro
 		return plumb_fail(err, PLUMB_BAD_INPUT,
 			"--op names '%s': plumb test runs single ops; plumb check judges fused entries", name);
 	if (op == PLUMB_OP_COUNT && strcmp(name, "all") != 0)
-		return plumb_fail(
-			err, PLUMB_BAD_INPUT, "--op names '%s', which is no op; 'plumb list ops' shows them", name);
+		return plumb_fail(err, PLUMB_BAD_INPUT, "--op names '%s', which is no op%s; 'plumb list ops' shows them",
+			name, text_op_meant(name, meant));
 	status = trial_suite_offers(equals + 1, offered, err);
 	if (status != PLUMB_OK)
 		return status;
@@ -96,6 +98,8 @@ static int take_seat(struct test_command *c, const char *text, struct plumb_erro
 
 static int want_ops(struct test_command *c, struct plumb_error *err)
 {
+	char meant[TEXT_NEAREST];
+
 	for (int i = 0; i < c->seats.count; i++) {
 		int status = take_seat(c, c->seats.item[i], err);
 		if (status != PLUMB_OK)
@@ -111,7 +115,8 @@ static int want_ops(struct test_command *c, struct plumb_error *err)
 				stage = c->wanted[k] = true;
 		if (op == PLUMB_OP_COUNT && !stage)
 			return plumb_fail(err, PLUMB_BAD_INPUT,
-				"'%.60s' is no op and no stage; 'plumb list ops' shows them", c->op[i]);
+				"'%.60s' is no op and no stage%s; 'plumb list ops' shows them", c->op[i],
+				text_op_meant(c->op[i], meant));
 		if (op != PLUMB_OP_COUNT)
 			c->wanted[op] = true;
 	}

@@ -25,7 +25,7 @@ struct shared {
 static struct shared *shared; /* for the handler */
 
 static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
-enum { FAULTS = sizeof faults / sizeof faults[0], STACK = 65536 };
+enum { FAULTS = sizeof faults / sizeof faults[0], STACK = 65536, NEAR_NULL = 65536 };
 
 /* Note the address; then the fault happens again, with its default end. */
 static void fault(int number, siginfo_t *info, void *context)
@@ -106,7 +106,7 @@ static int judge(int how, bool killed, int64_t timeout, struct plumb_error *fail
 	/* a kernel that writes where it likes may have written here */
 	m->phase[sizeof m->phase - 1] = m->ops[sizeof m->ops - 1] = m->path[sizeof m->path - 1] = '\0';
 	const int status = m->path[0] ? PLUMB_MISMATCH : PLUMB_BAD_INPUT;
-	char where[700], last[600], at[48] = "";
+	char where[700], last[600], at[48] = "", hint[200] = "";
 
 	if (m->path[0])
 		plumb_user_mark_show(m, last, sizeof last);
@@ -123,8 +123,14 @@ static int judge(int how, bool killed, int64_t timeout, struct plumb_error *fail
 			(long long)timeout);
 	if (WIFSIGNALED(how)) {
 		const char *name = sigabbrev_np(WTERMSIG(how));
-		return plumb_fail(failure, status, "%s crashed (SIG%s%s)", where, name ? name : "?",
-			WTERMSIG(how) == shared->signal ? at : "");
+		bool same = WTERMSIG(how) == shared->signal;
+		if (same && shared->signal == SIGSEGV && shared->address < NEAR_NULL && m->under_way)
+			snprintf(hint, sizeof hint,
+				": a null pointer, as look-ups give for a name that the call has not; 'plumb list %.*s' "
+				"has the names",
+				(int)strcspn(m->ops, "+"), m->ops);
+		return plumb_fail(
+			failure, status, "%s crashed (SIG%s%s)%s", where, name ? name : "?", same ? at : "", hint);
 	}
 	return plumb_fail(failure, status, "%s called exit(%d)", where, WEXITSTATUS(how));
 }
