@@ -103,22 +103,21 @@ END_TEST
 
 START_TEST(list)
 {
+	static const char *const lists[][2] = {
+		{"ops", "gdn_recurrence"},
+		{"gdn_recurrence", "(Hv Dv Dk)"},
+		{"moe_router", "moe/router/experts (T A)\n  the same choice"}, /* no L2 of ids */
+		{"tolerances", "1e-06"},
+		{"orders", "strided(W)"},
+		{"devices", "simt"},
+	};
 	struct program_result r;
-	program(&r, dir, "list ops");
-	program_expect(&r, 0);
-	ck_assert_ptr_nonnull(strstr(r.out, "gdn_recurrence"));
-	program(&r, dir, "list gdn_recurrence");
-	program_expect(&r, 0);
-	ck_assert_ptr_nonnull(strstr(r.out, "(Hv Dv Dk)"));
-	program(&r, dir, "list tolerances");
-	program_expect(&r, 0);
-	ck_assert_ptr_nonnull(strstr(r.out, "1e-06"));
-	program(&r, dir, "list orders");
-	program_expect(&r, 0);
-	ck_assert_ptr_nonnull(strstr(r.out, "strided(W)"));
-	program(&r, dir, "list devices");
-	program_expect(&r, 0);
-	ck_assert_ptr_nonnull(strstr(r.out, "simt"));
+
+	for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
+		program(&r, dir, "list %s", lists[i][0]);
+		program_expect(&r, 0);
+		ck_assert_msg(strstr(r.out, lists[i][1]) != NULL, "%s", r.out);
+	}
 	program(&r, dir, "list nothing");
 	expect_bad(&r, "nothing", "usage");
 }

@@ -41,8 +41,11 @@ static const char *place_of(const struct bisect *b, int layer, enum plumb_site s
 static void print_finding(const struct bisect *b, const struct bisect_finding *f)
 {
 	char place[96];
-	printf("  %s%-22s%s %s, %s from position %lld on", output_bad(), plumb_ops[f->op].name, output_plain(),
-		place_of(b, f->choice.layer, f->site, place, sizeof place), kinds[f->kind], (long long)f->position);
+	bool all =
+		f->wrong_calls == f->calls; /* else "on" would say too much: a prompt may be wrong and every token right */
+	printf("  %s%-22s%s %s, %s %s position %lld%s", output_bad(), plumb_ops[f->op].name, output_plain(),
+		place_of(b, f->choice.layer, f->site, place, sizeof place), kinds[f->kind], all ? "from" : "first at",
+		(long long)f->position, all ? " on" : "");
 	if (f->calls)
 		printf(" (%lld of %lld calls)", (long long)f->wrong_calls, (long long)f->calls);
 	printf("\n      %s\n", f->text);

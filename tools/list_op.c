@@ -81,6 +81,13 @@ static int print_golden(enum plumb_op op, struct plumb_error *err)
 			continue;
 		printf("%s%s (%s)%s\n", found++ ? "" : "golden tensors that it writes, and what is demanded of them\n",
 			s->dataset, s->shape, s->trace ? ", trace" : "");
+		if (s->form == PLUMB_GOLDEN_EXPERTS || s->form == PLUMB_GOLDEN_MASK || s->integer) {
+			printf("  %s\n", s->integer && s->form != PLUMB_GOLDEN_EXPERTS
+						 ? "equal"
+						 : "the same choice; another only among scores that are equal, or nearer "
+			                           "than rounding tells");
+			continue;
+		}
 		print_demand(t, PLUMB_VIEW_LOCAL, PLUMB_POLICY_F32, s->dataset);
 		print_demand(t, PLUMB_VIEW_LOCAL, PLUMB_POLICY_BF16, s->dataset);
 		print_demand(t, PLUMB_VIEW_PROPAGATED, PLUMB_POLICY_F32, s->dataset);
@@ -109,7 +116,8 @@ int list_op(enum plumb_op op, struct plumb_error *err)
 	free(contract);
 	printf("\n");
 	status = print_golden(op, err);
-	printf("\nplumb new-kernel %s DIR\nplumb check GOLDEN.h5 --checkpoint DIR --op %s=./mine.so\nplumb bench --op %s\n",
-		info->name, info->name, info->name);
+	printf("\nplumb new-kernel %s DIR\nplumb test --op %s=./mine.so\n"
+	       "plumb check GOLDEN.h5 --checkpoint DIR --op %s=./mine.so\nplumb bench --op %s\n",
+		info->name, info->name, info->name, info->name);
 	return status;
 }
