@@ -105,7 +105,7 @@ struct set_options {
 		{"--state-format", "f32|f16", OPTION_TEXT, &(s)->state_format,                                             \
 			"how the GDN state is stored (default f32)"},                                                      \
 		{"--op", "NAME[@A-B]=ref|opt|FILE.so", OPTION_REPEAT, &(s)->op,                                            \
-			"run one op, in layers A to B, from a set or a shared object"},                                    \
+			"run one op, in layers A to B, from a set or a shared object (all=FILE.so: every op it offers)"},  \
 		{"--threads", "N", OPTION_COUNT, &(s)->threads, "threads of the reference (the bits do not change)"},      \
 		{"--page-seed", "N", OPTION_COUNT, &(s)->page_seed, "shuffle the cache pages (results do not change)"},    \
 		{"--seed", "N", OPTION_COUNT, &(s)->seed, "order of warps and blocks on simt (0: natural)"},               \
