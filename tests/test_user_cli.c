@@ -182,6 +182,25 @@ START_TEST(wrong_values_are_named)
 	free(json);
 	free(junit);
 	done(&r);
+	/* what a log has of it: one tensor a view, or some, and what comes next */
+	plumb(&r, "ROUTER_FAULT=row", CHECK "--quiet --op moe_router=" LIBRARY("router"));
+	expect(&r, 1);
+	const char *first = strstr(r.out, "layer00/moe/output (moe_router of ");
+	ck_assert_msg(first && strstr(first + 1, "layer00/moe/output (moe_router of "), "%s", r.out);
+	ck_assert_ptr_null(strstr(r.out, "layer01/"));
+	done(&r);
+	plumb(&r, "ROUTER_FAULT=row", CHECK "--bounds --op moe_router=" LIBRARY("router"));
+	expect(&r, 1);
+	ck_assert_ptr_nonnull(strstr(r.out, " more tensors fail (--verbose shows them)\n"));
+	ck_assert_ptr_nonnull(strstr(r.out, "\nnext        plumb bisect "));
+	ck_assert_ptr_nonnull(strstr(r.out, " 1 failed: moe_router; "));
+	ck_assert_ptr_null(strstr(r.out, "layer03/moe/shared/output (moe_router")); /* of the propagated view, far behind */
+	done(&r);
+	plumb(&r, "ROUTER_FAULT=row", CHECK "--verbose --op moe_router=" LIBRARY("router"));
+	expect(&r, 1);
+	ck_assert_ptr_null(strstr(r.out, "more tensors fail"));
+	ck_assert_ptr_nonnull(strstr(r.out, "layer03/moe/shared/output (moe_router"));
+	done(&r);
 	/* only where the layer is bound, and only from the position on */
 	plumb(&r, "GATE_FAULT=wrong GATE_FROM=57", CHECK "--view local --op attn_gate=" LIBRARY("gate"));
 	expect(&r, 0);

@@ -85,7 +85,7 @@ static int print_golden(enum plumb_op op, struct plumb_error *err)
 			printf("  %s\n", s->integer && s->form != PLUMB_GOLDEN_EXPERTS
 						 ? "equal"
 						 : "the same choice; another only among scores that are equal, or nearer "
-			                           "than rounding tells");
+						   "than rounding tells");
 			continue;
 		}
 		print_demand(t, PLUMB_VIEW_LOCAL, PLUMB_POLICY_F32, s->dataset);
