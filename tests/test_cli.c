@@ -18,11 +18,11 @@
 #define TINY PLUMB_GOLDEN_DIR "/tiny/tiny.h5"
 #define CHECKPOINT PLUMB_GOLDEN_DIR "/tiny/checkpoint"
 
-/* With sanitizers a check takes seconds: any two settings meet, and every kind of tensor is changed once. */
+/* With sanitizers a check takes seconds: any two settings meet. */
 #ifdef __SANITIZE_ADDRESS__
-enum { WAYS = 2, QUANTISED = 4, CHANGES = 7 };
+enum { WAYS = 2, QUANTISED = 4 };
 #else
-enum { WAYS = 4, QUANTISED = 8, CHANGES = 16 };
+enum { WAYS = 4, QUANTISED = 8 };
 #endif
 
 static char dir[SCRATCH_PATH];
@@ -36,17 +36,6 @@ static void teardown(void)
 	scratch_remove(dir);
 }
 
-/* Bad input: exit status 2, one line that names all the words. Standard output is left alone here: a decode that fails on the
- * way has ended its line of tokens. */
-static void expect_bad(const struct program_result *r, const char *first, const char *second)
-{
-	program_expect(r, 2);
-	const char *end = strchr(r->err, '\n');
-	ck_assert_msg(end && end[1] == '\0', "not one line: '%s'", r->err);
-	ck_assert_msg(
-		strstr(r->err, first) && strstr(r->err, second), "'%s' does not name '%s' and '%s'", r->err, first, second);
-}
-
 START_TEST(help_and_usage)
 {
 	struct program_result r;
@@ -58,23 +47,23 @@ START_TEST(help_and_usage)
 	program(&r, dir, "%s", "");
 	program_expect(&r, 2);
 	program(&r, dir, "frobnicate");
-	expect_bad(&r, "frobnicate", "--help");
+	program_expect_line(&r, "frobnicate", "--help");
 	static const char *const commands[] = {"check", "run", "list", "golden make", "golden verify", "golden diff"};
 	for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
 		program(&r, dir, "%s --help", commands[i]);
 		program_expect(&r, 0);
 		ck_assert_msg(strstr(r.out, "examples:") && strstr(r.out, "exit status"), "%s", r.out);
 		program(&r, dir, "%s --nonsense", commands[i]);
-		expect_bad(&r, "--nonsense", "--help");
+		program_expect_line(&r, "--nonsense", "--help");
 	}
 	program(&r, dir, "check");
-	expect_bad(&r, "golden file", "usage");
+	program_expect_line(&r, "golden file", "usage");
 	program(&r, dir, "check " TINY);
-	expect_bad(&r, "--checkpoint", "");
+	program_expect_line(&r, "--checkpoint", "");
 	program(&r, dir, "check " TINY " --checkpoint");
-	expect_bad(&r, "--checkpoint", "DIR");
+	program_expect_line(&r, "--checkpoint", "DIR");
 	program(&r, dir, "check " TINY " another --checkpoint " CHECKPOINT);
-	expect_bad(&r, "another", "usage");
+	program_expect_line(&r, "another", "usage");
 	static const char *const wrong[][2] = {
 		{"--set cuda", "--set"},
 		{"--gpu -3", "--gpu"},
@@ -96,7 +85,7 @@ START_TEST(help_and_usage)
 	};
 	for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
 		program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " %s", wrong[i][0]);
-		expect_bad(&r, wrong[i][1], "");
+		program_expect_line(&r, wrong[i][1], "");
 	}
 }
 END_TEST
@@ -119,7 +108,7 @@ START_TEST(list)
 		ck_assert_msg(strstr(r.out, lists[i][1]) != NULL, "%s", r.out);
 	}
 	program(&r, dir, "list nothing");
-	expect_bad(&r, "nothing", "usage");
+	program_expect_line(&r, "nothing", "usage");
 }
 END_TEST
 
@@ -267,7 +256,7 @@ START_TEST(junit_report)
 	ck_assert_ptr_nonnull(strstr(text, "name=\"layer00/gdn/recurrence\"/>"));
 	free(text);
 	program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " --junit '%s/no/such/folder.xml' --quiet", dir);
-	expect_bad(&r, "folder.xml", "cannot write");
+	program_expect_line(&r, "folder.xml", "cannot write");
 }
 END_TEST
 
@@ -326,12 +315,12 @@ START_TEST(run_command)
 	};
 	for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
 		program(&r, dir, "run --checkpoint " CHECKPOINT " %s", wrong[i][0]);
-		expect_bad(&r, wrong[i][1], "");
+		program_expect_line(&r, wrong[i][1], "");
 	}
 	program(&r, dir, "run --tokens 1");
-	expect_bad(&r, "--checkpoint", "");
+	program_expect_line(&r, "--checkpoint", "");
 	program(&r, dir, "run --checkpoint '%s' --tokens 1", dir);
-	expect_bad(&r, "config.json", "");
+	program_expect_line(&r, "config.json", "");
 }
 END_TEST
 
@@ -360,14 +349,6 @@ START_TEST(run_agrees_with_golden)
 END_TEST
 
 /* ---- bad files, through the program ---- */
-
-static void copy(const char *from, const char *name)
-{
-	size_t size;
-	char *data = scratch_read(from, &size);
-	scratch_write(dir, name, data, size);
-	free(data);
-}
 
 /* A copy of the tiny checkpoint in dir/ckpt, with config.json edited: the first `from` becomes `to`. */
 static void edited_config(const char *from, const char *to)
@@ -405,7 +386,7 @@ START_TEST(bad_configs)
 	for (size_t i = 0; i < sizeof edit / sizeof edit[0]; i++) {
 		edited_config(edit[i][0], edit[i][1]);
 		program(&r, dir, "check " TINY " --checkpoint '%s/ckpt'", dir);
-		expect_bad(&r, edit[i][2], dir);
+		program_expect_line(&r, edit[i][2], dir);
 	}
 	/* nothing wrong with the helper: an edit that changes nothing that matters passes */
 	edited_config("\"initializer_range\": 0.02", "\"initializer_range\": 0.03");
@@ -422,142 +403,32 @@ START_TEST(bad_checkpoints)
 	char *model = scratch_read(CHECKPOINT "/model.safetensors", &size);
 
 	mkdir(scratch_path(path, dir, "ckpt"), 0777);
-	copy(CHECKPOINT "/config.json", "ckpt/config.json");
+	scratch_copy(dir, CHECKPOINT "/config.json", "ckpt/config.json");
 	program(&r, dir, "run --checkpoint '%s/ckpt' --tokens 1", dir);
-	expect_bad(&r, "safetensors", dir);
+	program_expect_line(&r, "safetensors", dir);
 	static const size_t cut[] = {0, 4, 8, 100, 20000};
 	for (size_t i = 0; i < sizeof cut / sizeof cut[0]; i++) {
 		scratch_write(path, "model.safetensors", model, cut[i]);
 		program(&r, dir, "run --checkpoint '%s/ckpt' --tokens 1", dir);
-		expect_bad(&r, "model.safetensors", dir);
+		program_expect_line(&r, "model.safetensors", dir);
 	}
 	scratch_write(path, "model.safetensors", model, size - 1);
 	program(&r, dir, "run --checkpoint '%s/ckpt' --tokens 1", dir);
-	expect_bad(&r, "model.safetensors", dir);
+	program_expect_line(&r, "model.safetensors", dir);
 	/* a header that claims more than the file */
 	model[7] = 0x7f;
 	scratch_write(path, "model.safetensors", model, size);
 	program(&r, dir, "run --checkpoint '%s/ckpt' --tokens 1", dir);
-	expect_bad(&r, "model.safetensors", dir);
+	program_expect_line(&r, "model.safetensors", dir);
 	free(model);
 	/* an index that leaves the folder */
 	unlink(scratch_path(path, dir, "ckpt/model.safetensors"));
 	scratch_write(dir, "ckpt/model.safetensors.index.json",
 		"{\"weight_map\": {\"lm_head.weight\": \"../evil.safetensors\"}}", (size_t)-1);
 	program(&r, dir, "run --checkpoint '%s/ckpt' --tokens 1", dir);
-	expect_bad(&r, "evil.safetensors", "index.json");
+	program_expect_line(&r, "evil.safetensors", "index.json");
 	program(&r, dir, "run --checkpoint /nonexistent/folder --tokens 1");
-	expect_bad(&r, "/nonexistent/folder", "");
-}
-END_TEST
-
-/* Goldens: truncated, without what is needed, of another model, with tokens beyond the vocabulary. */
-START_TEST(bad_goldens)
-{
-	struct program_result r;
-	size_t size;
-	char *data = scratch_read(TINY, &size), path[SCRATCH_PATH];
-
-	for (int i = 0; i < 8; i++) {
-		scratch_write(dir, "cut.h5", data, size * (size_t)i / 8);
-		program(&r, dir, "check '%s/cut.h5' --checkpoint " CHECKPOINT, dir);
-		expect_bad(&r, "cut.h5", "");
-	}
-	free(data);
-	program(&r, dir, "check /nonexistent/g.h5 --checkpoint " CHECKPOINT);
-	expect_bad(&r, "g.h5", "");
-
-	/* no group of the policy */
-	copy(TINY, "edit.h5");
-	hid_t f = H5Fopen(scratch_path(path, dir, "edit.h5"), H5F_ACC_RDWR, H5P_DEFAULT);
-	H5Ldelete(f, "bf16", H5P_DEFAULT);
-	H5Fclose(f);
-	program(&r, dir, "check '%s' --checkpoint " CHECKPOINT " --policy bf16", path);
-	expect_bad(&r, "/bf16", "edit.h5");
-
-	/* a token beyond the vocabulary */
-	f = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT);
-	hid_t d = H5Dopen2(f, "input_ids", H5P_DEFAULT);
-	int64_t id[56];
-	H5Dread(d, H5T_NATIVE_INT64, H5S_ALL, H5S_ALL, H5P_DEFAULT, id);
-	id[7] = 320;
-	H5Dwrite(d, H5T_NATIVE_INT64, H5S_ALL, H5S_ALL, H5P_DEFAULT, id);
-	H5Dclose(d);
-	H5Fclose(f);
-	program(&r, dir, "check '%s' --checkpoint " CHECKPOINT, path);
-	expect_bad(&r, "input_ids[7] is 320", "vocab_size");
-
-	/* checkpoint of another model */
-	struct plumb_config cfg = random_checkpoint_smallest();
-	char other[SCRATCH_PATH];
-	mkdir(scratch_path(other, dir, "other"), 0777);
-	random_checkpoint_write(other, &cfg, &(struct random_checkpoint){.seed = 1, .format = PLUMB_BF16});
-	program(&r, dir, "check " TINY " --checkpoint '%s'", other);
-	program_expect(&r, 2);
-	ck_assert_msg(strstr(r.err, "tiny.h5") != NULL, "%s", r.err);
-}
-END_TEST
-
-/* One number of the golden changed, in each kind of tensor: the check must name it. */
-static void changed_golden(const char *dataset, int64_t element, double add, int status, const char *word)
-{
-	struct program_result r;
-	char path[SCRATCH_PATH];
-
-	copy(TINY, "edit.h5");
-	hid_t f = H5Fopen(scratch_path(path, dir, "edit.h5"), H5F_ACC_RDWR, H5P_DEFAULT);
-	hid_t d = H5Dopen2(f, dataset, H5P_DEFAULT), space = H5Dget_space(d);
-	hssize_t n = H5Sget_simple_extent_npoints(space);
-	double *v = malloc((size_t)n * sizeof *v);
-	H5Dread(d, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, v);
-	v[element] += add;
-	H5Dwrite(d, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, v);
-	free(v);
-	H5Sclose(space);
-	H5Dclose(d);
-	H5Fclose(f);
-	program(&r, dir, "check '%s' --checkpoint " CHECKPOINT " %s", path,
-		strncmp(dataset, "bf16", 4) == 0 ? "--policy bf16" : "");
-	program_expect(&r, status);
-	ck_assert_msg(strstr(r.out, word) != NULL, "nothing of '%s' in: %s", word, r.out);
-}
-
-START_TEST(changed_goldens_are_found)
-{
-	static const struct {
-		const char *dataset;
-		int64_t element;
-		double add;
-	} change[] = {
-		{"fp32/layer00/gdn/recurrence", 777, 1e-3},
-		{"fp32/layer01/ple/output", 5000, 2e-3},
-		{"fp32/layer02/moe/output", 3000, 1e-3},
-		{"fp32/layer03/state/keys", 100, 2e-3},
-		{"fp32/layer01/state/conv_states1", 9, 1e-2},
-		{"fp32/layer01/state/conv_states2", 0, 1},
-		{"fp32/layer00/state/recurrent_states0", 3, 1e-3},
-		{"fp32/logits", 17000, 1e-2},
-		{"fp32/decode_logits", 6000, 1e-2},
-		{"fp32/greedy", 23, 1},
-		{"fp32/layer02/moe/router/experts", 11, 1},
-		{"fp32/layer03/qsa/selected_mask", 55 * 56 + 3, 3.4028234663852886e38},
-		{"fp32/embed/output", 1, 1e-6},
-		{"bf16/layer00/attn_hc/mixed", 70, 0.0625},
-		{"bf16/layer02/moe/shared/output", 999, 0.0625},
-		{"bf16/layer03/attention/gated", 400, 0.0625},
-	};
-	/* a state, integers, the cached decode, greedy tokens, choices, a mask, the other policy */
-	static const int some[] = {4, 5, 8, 9, 10, 11, 15};
-	const int which = CHANGES == 16 ? _i : some[_i];
-	const char *name = strchr(change[which].dataset, '/') + 1;
-	changed_golden(change[which].dataset, change[which].element, change[which].add, 1, name);
-}
-END_TEST
-
-/* NaN in the golden is never within tolerance. */
-START_TEST(nan_in_golden)
-{
-	changed_golden("fp32/layer00/moe/output", 5, strtod("nan", NULL), 1, "moe/output");
+	program_expect_line(&r, "/nonexistent/folder", "");
 }
 END_TEST
 
@@ -617,9 +488,9 @@ START_TEST(no_gpu)
 	ck_assert_msg(strstr(r.err, "cuda") != NULL || strstr(r.err, "GPU") != NULL, "%s", r.err);
 	ck_assert_str_eq(r.out, "");
 	program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " --set opt --device vulkan");
-	expect_bad(&r, "--device", "vulkan");
+	program_expect_line(&r, "--device", "vulkan");
 	program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " --op moe_down=fast");
-	expect_bad(&r, "moe_down", "fast");
+	program_expect_line(&r, "moe_down", "fast");
 }
 END_TEST
 
@@ -630,18 +501,18 @@ START_TEST(report_paths)
 	char path[SCRATCH_PATH];
 	struct stat before, after;
 
-	copy(TINY, "g.h5");
+	scratch_copy(dir, TINY, "g.h5");
 	ck_assert_int_eq(stat(scratch_path(path, dir, "g.h5"), &before), 0);
 	program(&r, dir, "check '%s' --checkpoint " CHECKPOINT " --json '%s'", path, path);
-	expect_bad(&r, "overwrite", "g.h5");
+	program_expect_line(&r, "overwrite", "g.h5");
 	ck_assert_int_eq(stat(path, &after), 0);
 	ck_assert(before.st_ino == after.st_ino && before.st_size == after.st_size);
 	program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " --junit " CHECKPOINT "/config.json");
-	expect_bad(&r, "checkpoint", "--junit");
+	program_expect_line(&r, "checkpoint", "--junit");
 	program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " --json '%s/r' --junit '%s/r'", dir, dir);
-	expect_bad(&r, "--json and --junit", "");
+	program_expect_line(&r, "--json and --junit", "");
 	program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " --json ''");
-	expect_bad(&r, "--json", "empty");
+	program_expect_line(&r, "--json", "empty");
 	/* what is no regular file is written to and stays what it is */
 	ck_assert_int_eq(symlink("/dev/null", scratch_path(path, dir, "null")), 0);
 	program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " --view local --quiet --json '%s'", path);
@@ -665,40 +536,6 @@ START_TEST(report_paths)
 }
 END_TEST
 
-/* Index scores that are NaN, or all the same, explain nothing: not a tie, not a pass. */
-static void constant_index_norm(uint16_t code)
-{
-	static const char name[] = "\"model.layers.3.self_attn.indexer.k_layernorm.weight\"";
-	struct program_result r;
-	char path[SCRATCH_PATH];
-	size_t size;
-	unsigned long first = 0, last = 0;
-	char *model = scratch_read(CHECKPOINT "/model.safetensors", &size), *at;
-	uint64_t header;
-
-	memcpy(&header, model, sizeof header);
-	at = memmem(model + 8, header, name, sizeof name - 1);
-	ck_assert_ptr_nonnull(at);
-	ck_assert_int_eq(sscanf(strstr(at, "data_offsets"), "data_offsets\":[%lu,%lu]", &first, &last), 2);
-	for (unsigned long i = first; i < last; i += 2)
-		memcpy(model + 8 + header + i, &code, sizeof code);
-	mkdir(scratch_path(path, dir, "ckpt"), 0777);
-	copy(CHECKPOINT "/config.json", "ckpt/config.json");
-	scratch_write(path, "model.safetensors", model, size);
-	free(model);
-	for (int i = 0; i < 2; i++) {
-		program(&r, dir, "check " TINY " --checkpoint '%s' --view local %s", path, i ? "--policy bf16" : "");
-		program_expect(&r, 1);
-		ck_assert_msg(strstr(r.out, "qsa/selected_mask") != NULL, "%s", r.out);
-	}
-}
-
-START_TEST(index_scores_that_say_nothing)
-{
-	constant_index_norm(_i ? 0xbf80 : 0x7fc0); /* 1 + w = 0: all keys and scores zero; NaN */
-}
-END_TEST
-
 START_TEST(ops_only_where_they_run)
 {
 	struct program_result r;
@@ -713,81 +550,12 @@ START_TEST(ops_only_where_they_run)
 	};
 	for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
 		program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " --op %s", wrong[i]);
-		expect_bad(&r, "--op", "");
+		program_expect_line(&r, "--op", "");
 	}
 	program(&r, dir,
 		"check " TINY " --checkpoint " CHECKPOINT
 		" --view local --quiet --op gdn_conv@0-3=opt --op lm_head@out=opt");
 	program_expect(&r, 0);
-}
-END_TEST
-
-/* What the file does not hold is said. */
-START_TEST(missing_recordings_are_named)
-{
-	struct program_result r;
-	char path[SCRATCH_PATH];
-
-	copy(TINY, "edit.h5");
-	hid_t f = H5Fopen(scratch_path(path, dir, "edit.h5"), H5F_ACC_RDWR, H5P_DEFAULT);
-	H5Ldelete(f, "fp32/layer02/gdn", H5P_DEFAULT);
-	H5Fclose(f);
-	program(&r, dir, "check '%s' --checkpoint " CHECKPOINT " --view local", path);
-	program_expect(&r, 0);
-	ck_assert_msg(strstr(r.out, "not recorded") && strstr(r.out, "layer02/gdn/"), "%s", r.out);
-}
-END_TEST
-
-/* A dataset that no op writes is not passed over. */
-START_TEST(unknown_dataset)
-{
-	struct program_result r;
-	char path[SCRATCH_PATH];
-
-	copy(TINY, "edit.h5");
-	hid_t f = H5Fopen(scratch_path(path, dir, "edit.h5"), H5F_ACC_RDWR, H5P_DEFAULT);
-	H5Lmove(f, "fp32/layer00/gdn/output", H5L_SAME_LOC, "fp32/layer00/gdn/ouput", H5P_DEFAULT, H5P_DEFAULT);
-	H5Fclose(f);
-	program(&r, dir, "check '%s' --checkpoint " CHECKPOINT, path);
-	program_expect(&r, 1);
-	ck_assert_msg(strstr(r.out, "gdn/ouput") != NULL, "%s", r.out);
-}
-END_TEST
-
-/* transformers 5.23 and later record the choice of QSA as a boolean mask: the same choice, and as closely judged. */
-START_TEST(mask_of_integers)
-{
-	enum { T = 56 };
-	static const char name[] = "fp32/layer03/qsa/selected_mask";
-	static const hsize_t square[3] = {1, T, T};
-	struct program_result r;
-	char path[SCRATCH_PATH];
-	float mask[T * T];
-	int64_t selected[T * T];
-
-	copy(TINY, "edit.h5");
-	hid_t f = H5Fopen(scratch_path(path, dir, "edit.h5"), H5F_ACC_RDWR, H5P_DEFAULT);
-	hid_t d = H5Dopen2(f, name, H5P_DEFAULT), space = H5Screate_simple(3, square, NULL);
-	H5Dread(d, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, mask);
-	H5Dclose(d);
-	for (int i = 0; i < T * T; i++)
-		selected[i] = mask[i] == 0.0f;
-	selected[30 * T + 31] = (int[]){0, 1, 2}[_i]; /* a token of the future */
-	H5Ldelete(f, name, H5P_DEFAULT);
-	d = H5Dcreate2(f, name, H5T_STD_I8LE, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
-	H5Dwrite(d, H5T_NATIVE_INT64, H5S_ALL, H5S_ALL, H5P_DEFAULT, selected);
-	H5Dclose(d);
-	H5Sclose(space);
-	H5Fclose(f);
-	program(&r, dir, "check '%s' --checkpoint " CHECKPOINT, path);
-	if (_i == 2) {
-		expect_bad(&r, name, "element 1711 of the mask is 2, expected 0 or 1");
-		return;
-	}
-	program_expect(&r, _i);
-	ck_assert_msg(strstr(r.out, _i ? "row 30" : "56 rows: 56 equal") != NULL, "%s", r.out);
-	program(&r, dir, "golden diff '%s' " TINY " --rel-l2 0", path);
-	program_expect(&r, _i);
 }
 END_TEST
 
@@ -810,9 +578,6 @@ int main(void)
 	tcase_add_test(c, run_agrees_with_golden);
 	tcase_add_test(c, bad_configs);
 	tcase_add_test(c, bad_checkpoints);
-	tcase_add_test(c, bad_goldens);
-	tcase_add_loop_test(c, changed_goldens_are_found, 0, CHANGES);
-	tcase_add_test(c, nan_in_golden);
 	tcase_add_loop_test(c, digests_agree, 0, 2);
 #ifdef __SANITIZE_ADDRESS__
 	tcase_add_loop_test(
@@ -822,11 +587,7 @@ int main(void)
 #endif
 	tcase_add_test(c, no_gpu);
 	tcase_add_test(c, report_paths);
-	tcase_add_loop_test(c, index_scores_that_say_nothing, 0, 2);
 	tcase_add_test(c, ops_only_where_they_run);
-	tcase_add_test(c, missing_recordings_are_named);
-	tcase_add_test(c, unknown_dataset);
-	tcase_add_loop_test(c, mask_of_integers, 0, 3);
 	suite_add_tcase(s, c);
 	SRunner *r = srunner_create(s);
 	srunner_run_all(r, CK_NORMAL);

@@ -81,11 +81,18 @@ static bool router_near(struct trial *c, const struct trial_result *oracle, cons
 
 	for (int64_t t = 0; t < c->T; t++) {
 		struct plumb_selection s;
-		double error = 0.0;
-		for (int64_t i = t * E; i < (t + 1) * E; i++)
+		double error = 0.0, largest = -HUGE_VAL, lowest = HUGE_VAL;
+		for (int64_t i = t * E; i < (t + 1) * E; i++) {
 			error = fmax(error, fabs((double)l[i] - (double)m[i]));
-		/* two probabilities are equal up to an ulp when the logits are 2^-23 apart; twice that for each exp */
-		double bound = 2.0 * error + 0x1p-21;
+			largest = fmax(largest, (double)l[i]);
+		}
+		for (int64_t i = t * A; i < (t + 1) * A; i++) /* of those that are chosen, or in a place of theirs */
+			lowest = fmin(lowest,
+				fmin((double)l[t * E + e[i]], f[i] >= 0 && f[i] < E ? (double)l[t * E + f[i]] : HUGE_VAL));
+		/* two probabilities are equal up to an ulp when the logits are 2^-23 apart; twice that for each exp. Its
+		 * argument, the logit less the largest, is rounded first: half an ulp of it, for each of the two. Below
+		 * -104 all exponentials are 0 */
+		double bound = 2.0 * error + 0x1p-21 + 0x1p-23 * fmin(largest - lowest, 104.0);
 		if (plumb_compare_order(l + t * E, E, A, f + t * A, A, e + t * A, A, bound, &s) != PLUMB_OK) {
 			snprintf(text, TRIAL_TEXT, "%s: expert of row %lld: %.255s", what, (long long)t, s.text);
 			return false;

@@ -42,7 +42,7 @@ void program_expect(const struct program_result *r, int status)
 		r->out, r->err);
 }
 
-void program_expect_bad(const struct program_result *r, const char *first, const char *second)
+void program_expect_line(const struct program_result *r, const char *first, const char *second)
 {
 	const char *end = strchr(r->err, '\n');
 
@@ -50,5 +50,10 @@ void program_expect_bad(const struct program_result *r, const char *first, const
 	ck_assert_msg(end && end[1] == '\0', "not one line: '%s'", r->err);
 	ck_assert_msg(
 		strstr(r->err, first) && strstr(r->err, second), "'%s' does not name '%s' and '%s'", r->err, first, second);
+}
+
+void program_expect_bad(const struct program_result *r, const char *first, const char *second)
+{
+	program_expect_line(r, first, second);
 	ck_assert_msg(r->out[0] == '\0', "on standard output: %s", r->out);
 }

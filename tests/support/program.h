@@ -15,7 +15,11 @@ __attribute__((format(printf, 3, 4))) void program(struct program_result *r, con
 /* Fails the test, with what the program said, unless it ended with this status. */
 void program_expect(const struct program_result *r, int status);
 
-/* Bad input: exit status 2, one line that names both words, nothing on standard output. */
+/* Bad input: exit status 2, one line that names both words. Standard output is left alone: a decode that fails on the way has
+ * ended its line of tokens. */
+void program_expect_line(const struct program_result *r, const char *first, const char *second);
+
+/* The same, and nothing on standard output. */
 void program_expect_bad(const struct program_result *r, const char *first, const char *second);
 
 #endif

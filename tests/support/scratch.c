@@ -70,3 +70,11 @@ char *scratch_read(const char *path, size_t *size)
 	*size = (size_t)n;
 	return data;
 }
+
+void scratch_copy(const char *dir, const char *from, const char *name)
+{
+	size_t size;
+	char *data = scratch_read(from, &size);
+	scratch_write(dir, name, data, size);
+	free(data);
+}

@@ -22,4 +22,7 @@ void scratch_write(const char *dir, const char *name, const void *data, size_t s
 /* Read a whole file; free() the result, which ends in a NUL that *size does not count. */
 char *scratch_read(const char *path, size_t *size);
 
+/* A copy of the file `from` as dir/name. */
+void scratch_copy(const char *dir, const char *from, const char *name);
+
 #endif
