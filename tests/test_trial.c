@@ -391,6 +391,7 @@ END_TEST
 /* Two logits an ulp apart, 68 below the largest: their exponentials are equal in binary32 and not in binary64. */
 START_TEST(a_tie_of_exponentials_only)
 {
+	struct program_result r;
 	program(&r, dir, "test --case 'moe_router class=gates seed=20261130000017 device=simt'");
 	program_expect(&r, 0);
 }
