@@ -40,6 +40,9 @@
  *               or are idle, when run returns.
  *   device      Launches go to call->stream and need not be waited for: Plumb does. The current CUDA device is already
  *               the one to use. cudaDeviceReset, and changing the current device or context, are not allowed.
+ *   process     Stays as it was: rounding mode, flush to zero, working directory, open descriptors. A kernel runs in the
+ *               floating-point mode in which the constructors of its file left the process (cc -Ofast flushes to zero),
+ *               Plumb's own arithmetic does not. What is printed goes to standard error.
  *   failing     run returns 0, or any other value after plumb_say(call, "why"). A kernel that crashes, hangs, calls
  *               exit or leaves a CUDA error behind is reported as the failure of that call.
  *

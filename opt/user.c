@@ -37,12 +37,13 @@ int plumb_user_create(struct plumb_user_mark *mark, struct plumb_user **out, str
 	if (!u)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for user kernels");
 	u->mark = mark ? mark : &u->own_mark;
+	user_world_begin(&u->world);
 	*out = u;
 	return PLUMB_OK;
 }
 
 /* A user's code runs outside of calls: constructors and destructors. */
-static void mark_file(struct plumb_user *u, const char *path, const char *phase)
+static void enter_file(struct plumb_user *u, const char *path, const char *phase, const fenv_t *mode)
 {
 	struct plumb_user_mark *m = u->mark;
 
@@ -54,6 +55,14 @@ static void mark_file(struct plumb_user *u, const char *path, const char *phase)
 	m->position = -1;
 	m->calls++;
 	m->under_way = 1;
+	user_world_enter(&u->world, mode, true, false);
+}
+
+static const char *leave_file(struct plumb_user *u, fenv_t *mode)
+{
+	const char *said = user_world_leave(&u->world, u->mark, mode);
+	u->mark->under_way = 0;
+	return said;
 }
 
 static void library_free(struct plumb_user *u, struct user_library *l)
@@ -61,9 +70,9 @@ static void library_free(struct plumb_user *u, struct user_library *l)
 	if (!l)
 		return;
 	if (l->handle) {
-		mark_file(u, l->path, "unloading");
+		enter_file(u, l->path, "unloading", &l->mode);
 		dlclose(l->handle);
-		u->mark->under_way = 0;
+		leave_file(u, NULL); /* whatever it says: nothing is judged any more */
 	}
 	free(l->path);
 	free(l->name);
@@ -107,6 +116,7 @@ void plumb_user_destroy(struct plumb_user *u)
 	free(u->unit);
 	free(u->library);
 	free(u->workspace);
+	user_world_end(&u->world);
 	free(u);
 }
 
@@ -244,7 +254,7 @@ int plumb_user_load(struct plumb_user *u, const char *path, struct plumb_error *
 		library_free(u, l);
 		return plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for %s", path);
 	}
-	mark_file(u, path, "loading");
+	enter_file(u, path, "loading", NULL);
 	snprintf(local, sizeof local, "%s%s", strchr(path, '/') ? "" : "./", path);
 	l->handle = dlopen(local, RTLD_NOW | RTLD_LOCAL);
 	if (l->handle) {
@@ -256,7 +266,10 @@ int plumb_user_load(struct plumb_user *u, const char *path, struct plumb_error *
 			why += n + 2; /* it begins with the path as well */
 		status = plumb_fail(err, PLUMB_BAD_INPUT, "cannot load %s: %s", path, why ? why : "no reason given");
 	}
-	u->mark->under_way = 0;
+	const char *said = leave_file(u, &l->mode);
+	l->pool = l->handle && dlsym(l->handle, "GOMP_parallel");
+	if (said && status == PLUMB_OK)
+		status = plumb_fail(err, PLUMB_BAD_INPUT, "%s while loading %s", path, said);
 	if (status != PLUMB_OK) {
 		library_free(u, l);
 		return status;

@@ -12,6 +12,8 @@
 #ifndef PLUMB_OPT_USER_H
 #define PLUMB_OPT_USER_H
 
+#include <stdio.h>
+
 #include "core/decoder.h"
 #include "opt/device.h"
 #include "opt/guard.h"
@@ -29,12 +31,17 @@ struct plumb_user_mark {
 	char ops[128];     /* "attn_gate"; empty while loading */
 	char path[512];    /* of the shared object */
 	int32_t layer, layers;
+	int32_t copied; /* a kernel forked, and the copy returned from it as well */
 	int64_t position, T;
 	uint64_t calls; /* begun so far: tells a hang from progress */
 };
 
 /* "op attn_gate layer 3 position 12: ./mine.so", or "./mine.so while loading". */
 const char *plumb_user_mark_show(const struct plumb_user_mark *mark, char *text, size_t size);
+
+/* Where the users' code finds its stdout while it runs, so that what it prints stays out of a report there. NULL: where ours
+ * is. Of the whole process. */
+void plumb_user_output(FILE *for_kernels);
 
 struct plumb_user;
 

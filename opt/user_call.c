@@ -33,7 +33,7 @@ struct view {
  */
 static struct user_unit *running;
 
-void user_enter(struct user_unit *unit, const char *phase, const struct plumb_call *call)
+void user_mark(struct user_unit *unit, const char *phase, const struct plumb_call *call)
 {
 	struct plumb_user_mark *m = unit->user->mark;
 
@@ -44,13 +44,24 @@ void user_enter(struct user_unit *unit, const char *phase, const struct plumb_ca
 	m->layers = call ? call->env->cfg->layers : 0;
 	m->position = call ? call->position : -1;
 	m->T = call ? call->T : 0;
-	m->calls++;
-	m->under_way = 1;
 }
 
-void user_leave(struct plumb_user *u)
+void user_enter(struct user_unit *unit, const char *phase, const struct plumb_call *call)
 {
+	struct plumb_user_mark *m = unit->user->mark;
+
+	user_mark(unit, phase, call);
+	m->calls++;
+	m->under_way = 1;
+	unit->entered += unit->entered < USER_THOROUGH;
+	user_world_enter(&unit->user->world, &unit->library->mode, unit->entered < USER_THOROUGH, unit->library->pool);
+}
+
+const char *user_leave(struct plumb_user *u)
+{
+	const char *said = user_world_leave(&u->world, u->mark, NULL);
 	u->mark->under_way = 0;
+	return said;
 }
 
 /* ---- the view ---- */
@@ -267,9 +278,8 @@ static int kernel_failed(
 	char text[768];
 
 	v->message[sizeof v->message - 1] = '\0';
-	user_enter((struct user_unit *)(uintptr_t)unit, phase, env->call);
+	user_mark((struct user_unit *)(uintptr_t)unit, phase, env->call);
 	plumb_user_mark_show(unit->user->mark, text, sizeof text);
-	user_leave(unit->user);
 	if (!value) /* found after it had returned */
 		return plumb_fail(env->err, PLUMB_MISMATCH, "%s failed: %s", text, v->message);
 	return plumb_fail(env->err, PLUMB_MISMATCH, "%s failed%s%s (returned %d)", text, v->message[0] ? ": " : "",
@@ -314,9 +324,11 @@ static int prepared(struct user_unit *unit, const struct plumb_env *env, struct 
 		v->call.T = 0;
 		user_enter(unit, "prepare", env->call);
 		int value = unit->kernel->prepare(&v->call, &p->result);
-		user_leave(unit->user);
+		const char *said = user_leave(unit->user);
 		v->call = whole;
-		if (value) {
+		if (said && !value)
+			snprintf(v->message, sizeof v->message, "%s", said);
+		if (value || said) {
 			free(kept);
 			return kernel_failed(unit, env, "prepare", value, v);
 		}
@@ -377,8 +389,12 @@ static int workspace(struct user_unit *unit, const struct plumb_env *env, struct
 		v->operand[i].data = NULL;
 	user_enter(unit, "workspace", env->call);
 	size_t bytes = unit->kernel->workspace(&v->call);
-	user_leave(unit->user);
+	const char *said = user_leave(unit->user);
 	memcpy(v->operand, all, sizeof all);
+	if (said) {
+		snprintf(v->message, sizeof v->message, "%s", said);
+		return kernel_failed(unit, env, "workspace", 0, v);
+	}
 	bytes = bytes / 256 * 256 + (bytes % 256 ? 256 : 0);
 	v->call.workspace_bytes = bytes;
 	if (!bytes)
@@ -414,10 +430,13 @@ static int run_kernel(const struct plumb_env *env, const void *args)
 		value = unit->kernel->run(&v->call);
 		if (unit->device && value == 0) /* errors of the launch are the kernel's, and a hang stays under the mark */
 			status = plumb_device_sync(unit->device, env->err);
-		user_leave(unit->user);
+		const char *said = user_leave(unit->user);
 		if (status != PLUMB_OK) {
 			snprintf(v->message, sizeof v->message, "%.*s", (int)sizeof v->message - 1, env->err->text);
 			status = kernel_failed(unit, env, "run", value, v);
+		} else if (said && !value) {
+			snprintf(v->message, sizeof v->message, "%s", said);
+			status = kernel_failed(unit, env, "run", 0, v);
 		}
 	}
 	if (value)
@@ -612,9 +631,8 @@ static int run(void *self, const struct plumb_call *call)
 	if (status == PLUMB_MISMATCH && strncmp(call->env->err->text, "op ", 3) != 0) { /* not by kernel_failed */
 		struct plumb_error said = *call->env->err;
 		char text[768];
-		user_enter(seat->unit, "run", call);
+		user_mark(seat->unit, "run", call);
 		plumb_user_mark_show(u->mark, text, sizeof text);
-		user_leave(u);
 		return plumb_fail(call->env->err, PLUMB_MISMATCH, "%.300s: %.440s", text, without_name(&whole, said.text));
 	}
 	return status;

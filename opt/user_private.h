@@ -3,6 +3,10 @@
 #ifndef PLUMB_OPT_USER_PRIVATE_H
 #define PLUMB_OPT_USER_PRIVATE_H
 
+#include <fenv.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+
 #include "core/plumb_kernel.h"
 #include "opt/user.h"
 
@@ -10,11 +14,14 @@ enum {
 	USER_MAX_OPERANDS = 96,
 	USER_MAX_ARGS = 2048,
 	USER_LETTERS = 32,
+	USER_THOROUGH = 8, /* calls of an entry after which all descriptors are looked at */
 };
 
 struct user_library {
 	char *path;   /* as the user gave it */
 	void *handle; /* of dlopen */
+	bool pool;    /* shares plumb's pool of OpenMP threads */
+	fenv_t mode; /* of floating point, as its constructors left it: its kernels run in it (cc -Ofast flushes to zero) */
 	char *name, *version;
 	struct plumb_kernel *kernel; /* copies, filled up with zeros to the size that we know */
 	int kernels;
@@ -71,11 +78,25 @@ struct user_unit {
 	int prepared_count;
 	struct user_table *table;
 	int tables;
+	int entered; /* calls of its code, up to USER_THOROUGH */
 };
 
 struct user_seat {
 	struct user_unit *unit;
 	int index; /* of its op */
+};
+
+/* What the process was like before a user's code ran (opt/user_world.c). */
+struct user_world {
+	pid_t pid;
+	int folder; /* the working directory; -1: not known */
+	struct stat place;
+	fenv_t outside, inside;
+	bool pool;     /* the code may have used OpenMP's threads */
+	uint64_t open; /* descriptors, one bit each */
+	int looked_at; /* how many of them */
+	FILE *output;  /* plumb's stdout */
+	char text[160];
 };
 
 struct plumb_user {
@@ -88,11 +109,23 @@ struct plumb_user {
 	/* workspace of host kernels, zone | room | zone */
 	unsigned char *workspace;
 	size_t workspace_room;
+	struct user_world world;
 };
 
-/* Hands over to a user's code, and back: sets the mark. */
+void user_world_begin(struct user_world *world);
+void user_world_end(struct user_world *world);
+/* Before and after a user's code. mode: what it runs in; NULL: as the process. leave gives the process its own mode back
+ * and returns what was left changed that may not be, a phrase for a message, or NULL; with mode, which gets the one that was
+ * left, another mode is no fault. pool: OpenMP's threads
+ * get it back as well. A copy of the process (fork) does not come back from it. */
+void user_world_enter(struct user_world *world, const fenv_t *mode, bool thorough, bool pool);
+const char *user_world_leave(struct user_world *world, struct plumb_user_mark *mark, fenv_t *mode);
+
+/* Hands over to a user's code, and back: sets the mark, and keeps the process as it is. leave: as user_world_leave. */
 void user_enter(struct user_unit *unit, const char *phase, const struct plumb_call *call);
-void user_leave(struct plumb_user *user);
+const char *user_leave(struct plumb_user *user);
+/* Which call is meant, without handing over. */
+void user_mark(struct user_unit *unit, const char *phase, const struct plumb_call *call);
 
 /* The functions of units: seats, and calls of whole units. */
 plumb_op_fn user_seat_op, user_whole_op;

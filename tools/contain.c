@@ -2,6 +2,7 @@
 #include "tools/contain.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,7 @@
 struct shared {
 	struct plumb_user_mark mark;
 	int32_t finished;  /* work has returned */
+	int32_t status;    /* what it returned */
 	int32_t signal;    /* that killed the child, seen by its handler */
 	uintptr_t address; /* of the fault */
 };
@@ -40,6 +42,22 @@ static void fault(int number, siginfo_t *info, void *context)
 		raise(number);
 }
 
+/* Descriptor 1 becomes standard error, where what a kernel prints belongs, by whichever way; our own stdout goes on to where
+ * it went. Without descriptors for that everything stays as it is. */
+static void divert(void)
+{
+	int ours = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+	FILE *f = ours >= 0 ? fdopen(ours, "w") : NULL;
+
+	if (!f || dup2(STDERR_FILENO, STDOUT_FILENO) < 0) {
+		if (f)
+			fclose(f);
+		return;
+	}
+	plumb_user_output(stdout);
+	stdout = f;
+}
+
 static _Noreturn void child(int (*work)(void *, struct plumb_user_mark *), void *self, const sigset_t *before, pid_t parent)
 {
 	static unsigned char stack[STACK]; /* a stack that has overflown is no place for a handler */
@@ -54,9 +72,10 @@ static _Noreturn void child(int (*work)(void *, struct plumb_user_mark *), void 
 	sigaltstack(&other, NULL);
 	for (int i = 0; i < FAULTS; i++)
 		sigaction(faults[i], &action, NULL);
-	int status = output_end(work(self, &shared->mark));
+	divert();
+	shared->status = output_end(work(self, &shared->mark));
 	shared->finished = 1;
-	exit(status);
+	exit(shared->status);
 }
 
 static double now(void)
@@ -161,12 +180,16 @@ int contain(int (*work)(void *, struct plumb_user_mark *), void *self, int64_t t
 	}
 	bool killed = watch(pid, timeout, &how);
 	sigprocmask(SIG_SETMASK, &before, NULL);
-	if (!killed && WIFSIGNALED(how) && is_stop(WTERMSIG(how))) { /* as without a child */
+	/* as without a child; but who raises it in a call is the kernel: a stop from outside ends this process too */
+	if (!killed && WIFSIGNALED(how) && is_stop(WTERMSIG(how)) && !shared->mark.under_way) {
 		signal(WTERMSIG(how), SIG_DFL);
 		raise(WTERMSIG(how));
 	}
-	int status =
-		!killed && WIFEXITED(how) && shared->finished ? WEXITSTATUS(how) : judge(how, killed, timeout, failure);
+	bool as_returned = !killed && WIFEXITED(how) && shared->finished && WEXITSTATUS(how) == shared->status;
+	int status = as_returned ? shared->status : judge(how, killed, timeout, failure);
+	if (as_returned && shared->mark.copied)
+		status = plumb_fail(failure, PLUMB_MISMATCH, "a kernel of %s forked, and both processes returned",
+			shared->mark.path[0] ? shared->mark.path : "a shared object");
 	munmap(shared, sizeof *shared);
 	shared = NULL;
 	return status;
