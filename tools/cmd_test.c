@@ -18,7 +18,7 @@
 #include "tools/text.h"
 #include "tools/trial_suite.h"
 
-enum { SHOWN_FAILURES = 10, TEST_TIMEOUT = 120, MAX_CASES = 10000000, SEED_STEP = 1000000 };
+enum { SHOWN_FAILURES = 10, TEST_TIMEOUT = 120, MAX_CASES = 10000000, SEED_STEP = 1000000, USER_ROUNDS = 4 };
 
 struct test_command {
 	const char *op[PLUMB_OP_COUNT + 1];
@@ -28,6 +28,7 @@ struct test_command {
 	struct option_list seats, classes;
 	int64_t cases, seed, jobs, timeout, gpu, within;
 	bool list, fail_fast, keep_going, exact, race;
+	bool alone; /* a report on standard output: nothing else goes there */
 	struct shard part;
 
 	bool wanted[PLUMB_OP_COUNT];
@@ -151,7 +152,7 @@ static int add_item(struct test_command *c, const struct trial_spec *spec, int64
 static int make_items(struct test_command *c, struct plumb_error *err)
 {
 	bool cuda = c->device && strcmp(c->device, "cuda") == 0, wanted[256];
-	int64_t room = 0, before = -1, rounds = c->cases == 0 ? 1 : SEED_STEP;
+	int64_t room = 0, before = -1, rounds = c->cases == 0 ? USER_ROUNDS : SEED_STEP;
 	int status = want_class(c, wanted, err);
 
 	for (int64_t round = 0; round < rounds && status == PLUMB_OK && c->items != before; round++) {
@@ -159,6 +160,8 @@ static int make_items(struct test_command *c, struct plumb_error *err)
 		for (int op = 0; op < PLUMB_OP_COUNT; op++)
 			for (int k = 0; trial_class(k) && status == PLUMB_OK; k++) {
 				struct trial_spec spec = trial_spec_of((enum plumb_op)op);
+				if (c->cases == 0 && round > 0 && !c->path[op])
+					continue;
 				if (!c->wanted[op] || !wanted[k] || !trial_class_applies(trial_class(k), spec.op) ||
 					excluded(c, spec.op, trial_class(k), cuda) || (c->cases && c->items == c->cases))
 					continue;
@@ -277,7 +280,7 @@ static void on_done(void *self, const struct trial_report *r)
 		c->sum[op].ratio = r->ratio;
 	if (c->reports)
 		add_json(c, item, r);
-	if (c->one && r->status == PLUMB_OK)
+	if (c->one && r->status == PLUMB_OK && !c->alone)
 		printf("%spass%s  %s\n      %s; largest error %.4g of the bound\n", output_good(), output_plain(), c->one,
 			r->full, r->ratio);
 	if (r->status == PLUMB_OK)
@@ -285,7 +288,7 @@ static void on_done(void *self, const struct trial_report *r)
 	c->failed++;
 	double ratio = item->path && !c->exact && r->ratio > 1.0 ? r->ratio : HUGE_VAL;
 	c->near = ratio > c->near ? ratio : c->near;
-	if (c->sum[op].failed++ < SHOWN_FAILURES && !output_quiet())
+	if (c->sum[op].failed++ < SHOWN_FAILURES && !output_quiet() && !c->alone)
 		show_failure(c, item, r);
 }
 
@@ -330,8 +333,9 @@ static int judge_sums(struct test_command *c, const struct trial_sums *sums)
 		status = PLUMB_MISMATCH;
 		c->failed++;
 		c->gates_failed = true;
-		printf("%sFAIL%s  %s: every value is within its bound, all of class plain together are not: %s\n",
-			output_bad(), output_plain(), plumb_ops[op].name, text);
+		if (!c->alone)
+			printf("%sFAIL%s  %s: every value is within its bound, all of class plain together are not: %s\n",
+				output_bad(), output_plain(), plumb_ops[op].name, text);
 	}
 	return status;
 }
@@ -429,16 +433,16 @@ static int run_items(struct test_command *c, struct plumb_error *err)
 	if (!c->one) {
 		int gates = c->within > 1 ? PLUMB_OK : judge_sums(c, &sums);
 		status = gates > status ? gates : status;
-		if (!output_quiet())
+		if (!output_quiet() && !c->alone)
 			show_sums(c);
 	}
 	if (sums.ran == 0)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "no case has run");
-	if (!c->one)
+	if (!c->one && !c->alone)
 		printf("%s%s%s  %" PRId64 " of %" PRId64 " cases on %s, seed %" PRId64 "; %" PRId64 " failed; %.1f s\n",
 			c->failed ? output_bad() : output_good(), c->failed ? "FAIL" : "pass", output_plain(), sums.ran,
 			c->items, c->device ? c->device : "simt", c->seed, c->failed, seconds);
-	if (!output_quiet() && c->failed && c->near > 0.0 && c->near < 3.0)
+	if (!output_quiet() && !c->alone && c->failed && c->near > 0.0 && c->near < 3.0)
 		printf("No failure is beyond %.3g times the bound: a kernel that sums in another order or has other "
 		       "functions may\n"
 		       "be held to more than that of the contract's order: --within %.0f\n",
@@ -489,7 +493,8 @@ static int run(int argc, char **argv)
 			"try a shared object's kernel (all=FILE.so: all of its single ops)"},
 		{"--device", "simt|cuda", OPTION_TEXT, &c.device, "where the opt set runs (default simt, the CPU)"},
 		{"--class", "CLASS", OPTION_REPEAT, &c.classes, "only this class of inputs: 'plumb list classes'"},
-		{"--cases", "N", OPTION_COUNT, &c.cases, "cases in all (default: one of every class for every op)"},
+		{"--cases", "N", OPTION_COUNT, &c.cases,
+			"cases in all (default: of every class one for every op, four for a shared object's)"},
 		{"--seed", "N", OPTION_COUNT, &c.seed, "other cases (default 1)"},
 		{"--policy", "f32|bf16", OPTION_TEXT, &c.policy, "only this policy (default: either, by the seed)"},
 		{"--case", "TEXT", OPTION_TEXT, &c.one, "one case, as --list and failures print it"},
@@ -532,7 +537,8 @@ static int run(int argc, char **argv)
 	if (status == PLUMB_OK && c.items == 0)
 		status = plumb_fail(&err, PLUMB_BAD_INPUT, "no case: none of the classes says anything about these ops");
 	if (status == PLUMB_OK) {
-		output_colour((!c.json || strcmp(c.json, "-") != 0) && (!c.html || strcmp(c.html, "-") != 0));
+		c.alone = (c.json && strcmp(c.json, "-") == 0) || (c.html && strcmp(c.html, "-") == 0);
+		output_colour(!c.alone);
 		status = c.list ? list_cases(&c) : run_items(&c, &err);
 	}
 	if (err.text[0])

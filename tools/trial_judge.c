@@ -286,6 +286,29 @@ static bool judge_user(struct judged *j, struct seat *seat, const char *what)
 	return ok;
 }
 
+/* The same call with other values, at the same addresses of the guard, before the one that counts: results, launches or
+ * copies of operands that a kernel keeps from one call to the next then show. */
+static bool call_before(struct judged *j, const struct trial_spec *spec, const struct seat *seat)
+{
+	struct trial_runner runner = {.what = "a call before, with other values", .run = run_seat};
+	struct trial_result result = {{NULL}};
+	struct plumb_error err = {""};
+	struct seat mine = *seat;
+	struct trial *c = NULL;
+
+	if (j->c->with.far) /* gigabytes of address space, twice */
+		return true;
+	int status = trial_spec_other(spec, &c, &err);
+	if (status != PLUMB_OK)
+		return device_failed(j, &err, status);
+	mine.c = c;
+	runner.self = &mine;
+	bool ok = trial_run_by(c, &runner, PLUMB_POISON_NAN, &result, j->report->text);
+	trial_result_free(&result);
+	trial_free(c);
+	return ok;
+}
+
 /* The device that the kernels of a shared object want, if any. */
 static int device_of(const struct plumb_user *user, const struct trial_candidate *candidate, struct trial_devices *d,
 	struct plumb_device **device, struct plumb_error *err)
@@ -303,7 +326,7 @@ static int device_of(const struct plumb_user *user, const struct trial_candidate
 	return status;
 }
 
-static bool try_user(struct judged *j, struct trial_devices *d)
+static bool try_user(struct judged *j, const struct trial_spec *spec, struct trial_devices *d)
 {
 	const struct trial_candidate *candidate = j->candidate;
 	struct seat seat = {.c = j->c};
@@ -336,7 +359,7 @@ static bool try_user(struct judged *j, struct trial_devices *d)
 		struct plumb_call call = trial_call(j->c);
 		seat.binding = plan.binding[(size_t)call.layer * PLUMB_OP_COUNT + call.op];
 		seat.runner = plumb_user_runner(user, &(struct plumb_user_options){.guard = guard});
-		ok = judge_user(j, &seat, candidate->path);
+		ok = call_before(j, spec, &seat) && judge_user(j, &seat, candidate->path);
 		if (!ok && device && plumb_device_is_cuda(device))
 			j->report->sick = plumb_device_sync(device, &err) != PLUMB_OK;
 	}
@@ -405,7 +428,7 @@ void trial_judge(const struct trial_spec *spec, const struct trial_candidate *ca
 	ok = reference(&j);
 	if (ok) {
 		report->constant = is_constant(j.c, &j.twin);
-		ok = candidate->path                     ? try_user(&j, devices)
+		ok = candidate->path                     ? try_user(&j, spec, devices)
 		     : spec->device == PLUMB_DEVICE_CUDA ? try_opt_on_cuda(&j, devices)
 		                                         : try_opt_on_simt(&j, devices);
 	}

@@ -566,7 +566,8 @@ static int fits(const struct trial *c, struct plumb_error *err)
 	return PLUMB_OK;
 }
 
-int trial_spec_make(const struct trial_spec *s, bool inert, struct trial **out, struct plumb_error *err)
+/* other: 0, or what makes the values others, sizes and all else that the seed decides being the same. */
+static int make(const struct trial_spec *s, bool inert, uint64_t other, struct trial **out, struct plumb_error *err)
 {
 	const struct trial_class *class = trial_spec_class(s);
 	struct trial_options options = {.policy = s->policy, .T = s->size[T_], .format = s->format, .traces = s->traces};
@@ -595,8 +596,18 @@ int trial_spec_make(const struct trial_spec *s, bool inert, struct trial **out, 
 		trial_free(c);
 		return status;
 	}
-	c->random.state = values; /* whatever the sizes took */
+	c->random.state = values + other; /* whatever the sizes took */
 	trial_build(c, c->class ? trial_class_fill : NULL);
 	*out = c;
 	return PLUMB_OK;
+}
+
+int trial_spec_make(const struct trial_spec *s, bool inert, struct trial **out, struct plumb_error *err)
+{
+	return make(s, inert, 0, out, err);
+}
+
+int trial_spec_other(const struct trial_spec *s, struct trial **out, struct plumb_error *err)
+{
+	return make(s, false, 0x9E3779B97F4A7C15u, out, err);
 }

@@ -48,6 +48,8 @@ const struct trial_class *trial_spec_class(const struct trial_spec *spec);
 /* Make the trial. inert: with the random numbers of its class, but nothing special about sizes or values (for tests).
  * Errors: PLUMB_BAD_INPUT naming sizes that do not go together, or a case beyond 8 GiB. Freed with trial_free. */
 int trial_spec_make(const struct trial_spec *spec, bool inert, struct trial **out, struct plumb_error *err);
+/* The same sizes with other values: what a candidate is called with before the trial itself, which must not show. */
+int trial_spec_other(const struct trial_spec *spec, struct trial **out, struct plumb_error *err);
 
 /* What a made trial is in full: all sizes and formats that its op looks at. Returns text. */
 const char *trial_spec_full(const struct trial *c, char text[TRIAL_LINE]);

@@ -21,6 +21,8 @@
 struct slot {
 	_Atomic int64_t current; /* the case under way; -1: none */
 	uint64_t inputs;
+	bool unsent; /* the report of a case that could not be sent: its kernel has closed the pipe */
+	struct trial_report report;
 	struct plumb_bound_result bounds[PLUMB_OP_COUNT];
 };
 struct board {
@@ -46,12 +48,13 @@ struct worker {
 	int pipe;
 };
 
-static void send_report(const struct worker *w, const struct trial_report *report)
+static bool send_report(const struct worker *w, const struct trial_report *report)
 {
 	ssize_t n;
 	do
 		n = write(w->pipe, report, sizeof *report);
 	while (n < 0 && errno == EINTR);
+	return n == (ssize_t)sizeof *report;
 }
 
 static double now(void)
@@ -94,7 +97,10 @@ static int run_cases(void *self, struct plumb_user_mark *mark)
 		sick = report.sick;
 		if (report.status > PLUMB_MISMATCH || (suite->fail_fast && report.status != PLUMB_OK))
 			atomic_store(&w->board->stop, 1);
-		send_report(w, &report);
+		if (!send_report(w, &report)) {
+			w->slot->report = report;
+			w->slot->unsent = sick = true;
+		}
 		atomic_store(&w->slot->current, -1);
 	}
 	trial_devices_close(&devices);
@@ -111,6 +117,9 @@ static _Noreturn void supervise(struct worker *w)
 		int status = contain(run_cases, w, w->suite->timeout, &failure);
 		report.index = atomic_load(&w->slot->current);
 		atomic_store(&w->slot->current, -1);
+		if (w->slot->unsent)
+			send_report(w, &w->slot->report);
+		w->slot->unsent = false;
 		if (!failure.text[0])
 			continue;
 		report.inputs = w->slot->inputs;
@@ -132,6 +141,7 @@ struct gather {
 	unsigned char *came;          /* (items) */
 	int64_t next, ran;
 	int status;
+	int started; /* processes that have not ended */
 	struct plumb_error *err;
 };
 
@@ -146,6 +156,11 @@ static void take_report(struct gather *g, const struct trial_report *r)
 	}
 	if (r->status == PLUMB_MISMATCH && g->status == PLUMB_OK)
 		g->status = PLUMB_MISMATCH;
+	if (g->came[r->index]) { /* its process died after it had told */
+		if (r->status != PLUMB_OK && g->report[r->index])
+			*g->report[r->index] = *r;
+		return;
+	}
 	g->ran++;
 	g->came[r->index] = 1;
 	g->report[r->index] = trial_take(sizeof *r);
@@ -163,13 +178,21 @@ static void tell(struct gather *g, bool all)
 		}
 }
 
+static bool all_ended(struct gather *g)
+{
+	while (g->started > 0 && waitpid(-1, NULL, WNOHANG) > 0)
+		g->started--;
+	return g->started == 0;
+}
+
+/* Until all writers have gone, or all of ours: what a kernel has forked and left behind may keep the pipe open. */
 static void listen(struct gather *g, int fd)
 {
 	struct trial_report report;
 	struct pollfd wait = {.fd = fd, .events = POLLIN};
 
-	for (;;) {
-		int ready = poll(&wait, 1, 200);
+	for (bool ended = false;;) {
+		int ready = poll(&wait, 1, ended ? 0 : 200);
 		if (ready < 0 && errno != EINTR)
 			break;
 		if (ready > 0) {
@@ -181,9 +204,13 @@ static void listen(struct gather *g, int fd)
 				n = n < 0 && errno == EINTR ? 1 : n;
 			}
 			if (got < sizeof report)
-				break; /* all writers have gone */
+				break;
 			take_report(g, &report);
 			tell(g, false);
+		} else if (ended) {
+			break;
+		} else {
+			ended = all_ended(g);
 		}
 		g->suite->step(g->suite->self, g->ran);
 	}
@@ -223,22 +250,26 @@ int trial_suite_run(const struct trial_suite *suite, struct trial_sums *sums, st
 	size_t bytes = sizeof(struct board) + (size_t)suite->jobs * sizeof(struct slot);
 	struct gather g = {.suite = suite, .status = PLUMB_OK, .err = err};
 	struct board *board = shared(bytes);
-	int ends[2] = {-1, -1}, started = 0, status;
+	int ends[2] = {-1, -1}, status;
 
 	g.report = calloc((size_t)suite->items + 1, sizeof(void *));
 	g.came = calloc((size_t)suite->items + 1, 1);
 	if (!board || !g.report || !g.came || pipe(ends) != 0) {
 		status = plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for %lld cases", (long long)suite->items);
 	} else {
-		status = start(suite, board, ends, &started, err);
+		status = start(suite, board, ends, &g.started, err);
 		close(ends[1]);
 		if (status == PLUMB_OK)
 			listen(&g, ends[0]);
 		close(ends[0]);
-		while (started-- > 0)
+		for (; g.started > 0; g.started--)
 			while (wait(NULL) < 0 && errno == EINTR)
 				;
 		status = status == PLUMB_OK ? g.status : status;
+		if (status <= PLUMB_MISMATCH && g.ran < suite->items && !atomic_load(&board->stop))
+			status = plumb_fail(err, PLUMB_BAD_INPUT,
+				"%lld of %lld cases have no verdict: the processes that ran them were ended",
+				(long long)(suite->items - g.ran), (long long)suite->items);
 	}
 	if (sums && board) {
 		sums->ran = g.ran;
