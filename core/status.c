@@ -2,7 +2,35 @@
 #include "core/status.h"
 
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
+
+static size_t utf8_length(const unsigned char *p)
+{
+	size_t n = p[0] < 0x80                   ? 1
+	           : p[0] >= 0xC2 && p[0] < 0xE0 ? 2
+	           : (p[0] & 0xF0) == 0xE0       ? 3
+	           : p[0] >= 0xF0 && p[0] < 0xF5 ? 4
+	                                         : 0;
+
+	for (size_t i = 1; i < n; i++)
+		if ((p[i] & 0xC0) != 0x80) /* the end, too */
+			return 0;
+	if ((p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xED && p[1] > 0x9F) || (p[0] == 0xF0 && p[1] < 0x90) ||
+		(p[0] == 0xF4 && p[1] > 0x8F))
+		return 0; /* longer than need be, half of a pair, beyond the last */
+	return n;
+}
+
+void plumb_utf8(char *text)
+{
+	for (unsigned char *p = (unsigned char *)text; *p;) {
+		size_t n = utf8_length(p);
+		if (n == 0)
+			*p = '?';
+		p += n ? n : 1;
+	}
+}
 
 int plumb_fail(struct plumb_error *err, enum plumb_status status, const char *format, ...)
 {
@@ -14,6 +42,7 @@ int plumb_fail(struct plumb_error *err, enum plumb_status status, const char *fo
 		for (unsigned char *p = (unsigned char *)err->text; *p; p++)
 			if (*p < 0x20 || *p == 0x7f)
 				*p = '?';
+		plumb_utf8(err->text); /* it goes into reports */
 	}
 	return status;
 }

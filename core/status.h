@@ -20,9 +20,13 @@ struct plumb_error {
 };
 
 /* Write a message (err may be NULL) and return status, so that a caller can say `return plumb_fail(...)`.
- * Control characters of the formatted text are shown as '?': file contents never reach the terminal raw. */
+ * Control characters of the formatted text, and bytes that are no UTF-8, are shown as '?': file contents never reach the
+ * terminal or a report raw. */
 __attribute__((format(printf, 3, 4))) int plumb_fail(
 	struct plumb_error *err, enum plumb_status status, const char *format, ...);
+
+/* Replace every byte that is no part of well-formed UTF-8 by '?'. */
+void plumb_utf8(char *text);
 
 #ifdef __cplusplus
 }

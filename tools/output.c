@@ -64,7 +64,7 @@ static int replace(const char *path, const char *text, size_t size, struct plumb
 	return PLUMB_OK;
 }
 
-int output_file(const char *path, const char *text, size_t size, struct plumb_error *err)
+static int write_file(const char *path, const char *text, size_t size, struct plumb_error *err)
 {
 	char target[PATH_MAX];
 	struct stat st;
@@ -89,6 +89,21 @@ int output_file(const char *path, const char *text, size_t size, struct plumb_er
 	sigprocmask(SIG_BLOCK, &stops, &before);
 	status = replace(target, text, size, err);
 	sigprocmask(SIG_SETMASK, &before, NULL);
+	return status;
+}
+
+int output_file(const char *path, const char *text, size_t size, struct plumb_error *err)
+{
+	char *clean = malloc(size + 1);
+	int status;
+
+	if (!clean)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: out of memory for %zu bytes", path, size);
+	memcpy(clean, text, size);
+	clean[size] = '\0';
+	plumb_utf8(clean);
+	status = write_file(path, clean, size, err);
+	free(clean);
 	return status;
 }
 
@@ -182,7 +197,7 @@ int output_columns(void)
 		if (!*end && n <= 10000)
 			return n < COLUMNS_LEAST ? COLUMNS_LEAST : (int)n;
 	}
-	if (isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 0)
+	if (isatty(fileno(stdout)) && ioctl(fileno(stdout), TIOCGWINSZ, &w) == 0 && w.ws_col > 0)
 		return w.ws_col < COLUMNS_LEAST ? COLUMNS_LEAST : w.ws_col;
 	return 0;
 }
@@ -190,7 +205,7 @@ int output_columns(void)
 void output_colour(bool allowed)
 {
 	const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
-	bool fits = isatty(STDOUT_FILENO) && !(no && *no) && !(term && strcmp(term, "dumb") == 0);
+	bool fits = isatty(fileno(stdout)) && !(no && *no) && !(term && strcmp(term, "dumb") == 0);
 
 	colour = allowed && (level.colours == OUTPUT_ALWAYS || (level.colours == OUTPUT_AUTO && fits));
 }

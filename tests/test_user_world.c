@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: MIT */
+/* What a kernel of a shared object does to the process that judges it, and what it keeps between calls, is no way to pass
+ * (tests/user/world.c). */
+#include <cJSON.h>
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/status.h"
+#include "tests/support/program.h"
+#include "tests/support/scratch.h"
+
+#define SEAT "--op hc_inject='" PLUMB_USER_DIR "/world.so' "
+#define CHECK "check " PLUMB_GOLDEN_DIR "/tiny/tiny.h5 --checkpoint " PLUMB_GOLDEN_DIR "/tiny/checkpoint --timeout 5 " SEAT
+
+static char dir[SCRATCH_PATH];
+
+static void setup(void)
+{
+	scratch_make(dir);
+}
+static void teardown(void)
+{
+	scratch_remove(dir);
+	unsetenv("WORLD_FAULT");
+}
+
+static cJSON *report(const char *name)
+{
+	char path[SCRATCH_PATH];
+	size_t size;
+	char *text = scratch_read(scratch_path(path, dir, name), &size);
+	cJSON *json = cJSON_Parse(text);
+	ck_assert_msg(json != NULL, "no JSON: %s", text);
+	free(text);
+	return json;
+}
+
+static void expect_failure(const char *name)
+{
+	cJSON *json = report(name);
+	ck_assert(cJSON_IsFalse(cJSON_GetObjectItem(json, "pass")));
+	cJSON_Delete(json);
+}
+
+static const struct {
+	const char *fault, *check, *test; /* what either says; NULL: passes, and rightly so */
+} faults[] = {
+	{NULL, NULL, NULL},
+	{"print", NULL, NULL},
+	{"daemon", NULL, NULL},
+	{"round", "left another floating-point mode behind", "left another floating-point mode behind"},
+#if defined(__SSE__)
+	{"flush", "left another floating-point mode behind", "left another floating-point mode behind"},
+	{"fast", NULL, "class=subnormal"}, /* no subnormal number in the golden file */
+#endif
+	{"kept", "FAIL", "residual_out"},
+	{"folder", "left another working directory behind", "left another working directory behind"},
+	{"close", "closed descriptor", "closed descriptor"},
+	{"stdout", "closed descriptor 1", "closed descriptor 1"},
+	{"fork", "forked, and both processes returned", "forked, and both processes returned"},
+	{"pipe", "crashed (SIGPIPE)", "crashed (SIGPIPE)"},
+	{"bytes", "not ?? UTF-8 (returned 1)", "not ?? UTF-8 (returned 1)"},
+};
+enum { FAULTS = sizeof faults / sizeof faults[0] };
+
+START_TEST(check_sees_it)
+{
+	struct program_result r;
+
+	if (faults[_i].fault)
+		ck_assert_int_eq(setenv("WORLD_FAULT", faults[_i].fault, 1), 0);
+	program(&r, dir, CHECK "--json '%s/report' --view local", dir);
+	program_expect(&r, faults[_i].check ? 1 : 0);
+	ck_assert_msg(!faults[_i].check || strstr(r.out, faults[_i].check) || strstr(r.err, faults[_i].check), "%s%s",
+		r.out, r.err);
+	if (faults[_i].check)
+		expect_failure("report");
+}
+END_TEST
+
+START_TEST(test_sees_it)
+{
+	struct program_result r;
+	time_t start = time(NULL);
+
+	if (faults[_i].fault)
+		ck_assert_int_eq(setenv("WORLD_FAULT", faults[_i].fault, 1), 0);
+	program(&r, dir, "test " SEAT "--jobs 2 --timeout 5 --json '%s/report'", dir);
+	if (faults[_i].test && strcmp(faults[_i].fault, "fork") == 0)
+		ck_assert_int_ne(r.status, 0);
+	else
+		program_expect(&r, faults[_i].test ? 1 : 0);
+	ck_assert_msg(
+		!faults[_i].test || strstr(r.out, faults[_i].test) || strstr(r.err, faults[_i].test), "%s%s", r.out, r.err);
+	if (r.status == 1)
+		expect_failure("report");
+	ck_assert_msg(time(NULL) - start < 15, "waits for what a kernel has left behind");
+}
+END_TEST
+
+/* What a kernel prints is no part of a report on standard output. */
+START_TEST(a_report_stands_alone)
+{
+	static const char *const command[] = {CHECK "--view local --json -", "test " SEAT "--cases 3 --json -"};
+	struct program_result r;
+
+	ck_assert_int_eq(setenv("WORLD_FAULT", "print", 1), 0);
+	program(&r, dir, "%s", command[_i]);
+	program_expect(&r, 0);
+	cJSON *json = report("out");
+	ck_assert(cJSON_IsTrue(cJSON_GetObjectItem(json, "pass")));
+	cJSON_Delete(json);
+	ck_assert_msg(strstr(r.err, "pass\npass\n"), "%s", r.err);
+}
+END_TEST
+
+/* A suite some of whose processes are gone has not passed. */
+START_TEST(cases_without_a_verdict)
+{
+	struct program_result r;
+
+	ck_assert_int_eq(setenv("WORLD_FAULT", "stop", 1), 0);
+	program(&r, dir, "test " SEAT "--jobs 1 --cases 20");
+	ck_assert_int_eq(r.status, 2);
+	ck_assert_msg(strstr(r.err, "of 20 cases have no verdict"), "%s", r.err);
+}
+END_TEST
+
+/* The exit status is that of the verdict, whatever is registered for the end of the process. */
+START_TEST(the_end_changes_no_verdict)
+{
+	struct program_result r;
+
+	ck_assert_int_eq(setenv("WORLD_FAULT", "end", 1), 0);
+	program(&r, dir, CHECK "--view local");
+	program_expect(&r, 1);
+	ck_assert_msg(strstr(r.out, "FAIL"), "%s", r.out);
+}
+END_TEST
+
+START_TEST(text_that_is_no_utf8)
+{
+	static const struct {
+		const char *is, *becomes;
+	} text[] = {
+		{"a\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80z", "a\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80z"},
+		{"\xFF", "?"},
+		{"\xC3", "?"},
+		{"\xC3(", "?("},
+		{"\xE2\x82", "??"},
+		{"\xC0\x80\xE0\x80\x80", "?????"},
+		{"\xED\xA0\x80\xF4\x90\x80\x80", "???????"},
+		{"\x80\xF5\xC1", "???"},
+	};
+	for (size_t i = 0; i < sizeof text / sizeof text[0]; i++) {
+		char copy[32];
+		snprintf(copy, sizeof copy, "%s", text[i].is);
+		plumb_utf8(copy);
+		ck_assert_str_eq(copy, text[i].becomes);
+	}
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("user_world");
+	TCase *t = tcase_create("process");
+	SRunner *runner;
+	int failed;
+
+	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_set_timeout(t, 120);
+	tcase_add_loop_test(t, check_sees_it, 0, FAULTS);
+	tcase_add_loop_test(t, test_sees_it, 0, FAULTS);
+	tcase_add_loop_test(t, a_report_stands_alone, 0, 2);
+	tcase_add_test(t, cases_without_a_verdict);
+	tcase_add_test(t, the_end_changes_no_verdict);
+	tcase_add_test(t, text_that_is_no_utf8);
+	suite_add_tcase(suite, t);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? 1 : 0;
+}
