@@ -37,7 +37,7 @@ int plumb_user_create(struct plumb_user_mark *mark, struct plumb_user **out, str
 	if (!u)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for user kernels");
 	u->mark = mark ? mark : &u->own_mark;
-	user_world_begin(&u->world);
+	user_world_begin(&u->world, u->mark);
 	*out = u;
 	return PLUMB_OK;
 }

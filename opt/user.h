@@ -31,6 +31,7 @@ struct plumb_user_mark {
 	char ops[128];     /* "attn_gate"; empty while loading */
 	char path[512];    /* of the shared object */
 	int32_t layer, layers;
+	int32_t forks;  /* calls of fork() in a user's code */
 	int32_t copied; /* a kernel forked, and the copy returned from it as well */
 	int64_t position, T;
 	uint64_t calls; /* begun so far: tells a hang from progress */

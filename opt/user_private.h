@@ -112,7 +112,7 @@ struct plumb_user {
 	struct user_world world;
 };
 
-void user_world_begin(struct user_world *world);
+void user_world_begin(struct user_world *world, struct plumb_user_mark *mark);
 void user_world_end(struct user_world *world);
 /* Before and after a user's code. mode: what it runs in; NULL: as the process. leave gives the process its own mode back
  * and returns what was left changed that may not be, a phrase for a message, or NULL; with mode, which gets the one that was

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <locale.h>
 #include <omp.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -41,8 +42,22 @@ static uint64_t open_ones(int limit)
 	return open;
 }
 
-void user_world_begin(struct user_world *w)
+/* The mark of the calls that are under way, for the handler below. */
+static struct plumb_user_mark *watched;
+
+static void forked(void)
 {
+	if (watched && watched->under_way)
+		watched->forks++;
+}
+
+void user_world_begin(struct user_world *w, struct plumb_user_mark *mark)
+{
+	static bool listens;
+
+	watched = mark;
+	if (!listens && pthread_atfork(NULL, forked, NULL) == 0)
+		listens = true;
 	*w = (struct user_world){.pid = getpid(), .folder = open(".", O_PATH | O_CLOEXEC | O_DIRECTORY)};
 	if (w->folder >= 0 && fstat(w->folder, &w->place) != 0) {
 		close(w->folder);
@@ -55,6 +70,7 @@ void user_world_end(struct user_world *w)
 	if (w->folder >= 0)
 		close(w->folder);
 	w->folder = -1;
+	watched = NULL;
 }
 
 void user_world_enter(struct user_world *w, const fenv_t *mode, bool thorough, bool pool)

@@ -232,7 +232,9 @@ static void add_shard(const struct replay_command *c, cJSON *top, const cJSON *l
 	shard_json_status(o, status);
 }
 
-static int write_json(const struct replay_command *c, cJSON *list, int verdict, struct plumb_error *err)
+/* failure: why it ended before its end; NULL: it did not. */
+static int write_json(
+	const struct replay_command *c, cJSON *list, int verdict, const char *failure, struct plumb_error *err)
 {
 	const char *path = c->json;
 	cJSON *top = cJSON_CreateObject();
@@ -240,6 +242,10 @@ static int write_json(const struct replay_command *c, cJSON *list, int verdict, 
 	int status;
 
 	add_shard(c, top, list, verdict);
+	if (failure) {
+		shard_json_failure(cJSON_GetObjectItemCaseSensitive(top, "shard"), failure);
+		cJSON_AddStringToObject(top, "failure", failure);
+	}
 	cJSON_AddItemToObject(top, "cases", list);
 	text = cJSON_Print(top);
 	status = text ? output_file(path, text, strlen(text), err)
@@ -283,7 +289,7 @@ static int work(void *self, struct plumb_user_mark *mark)
 		printf("%s%s%s  %d of %d cases%s: %d wrong\n", wrong ? output_bad() : output_good(),
 			wrong ? "FAIL" : "pass", output_plain(), ran, c->cases, c->shard.of > 1 ? " in this shard" : "",
 			wrong);
-	if (list && worst <= PLUMB_MISMATCH && write_json(c, list, worst, &err) != PLUMB_OK) {
+	if (list && worst <= PLUMB_MISMATCH && write_json(c, list, worst, NULL, &err) != PLUMB_OK) {
 		fprintf(stderr, "plumb replay: %s\n", err.text);
 		return PLUMB_BAD_INPUT;
 	}
@@ -337,10 +343,17 @@ static int run(int argc, char **argv)
 	if (!session_wants_user(&c.set))
 		return work(&c, NULL);
 	status = contain(work, &c, c.set.timeout, &err);
-	if (err.text[0] && status == PLUMB_MISMATCH) /* the kernel's doing: a verdict */
+	if (err.text[0] && status == PLUMB_MISMATCH && !(c.json && strcmp(c.json, "-") == 0)) /* the kernel's doing: a verdict */
 		printf("%sFAIL%s  %s\n", output_bad(), output_plain(), err.text);
 	else if (err.text[0])
 		fprintf(stderr, "plumb replay: %s\n", err.text);
+	if (err.text[0] && status == PLUMB_MISMATCH && c.json) { /* an older report would say something else */
+		struct plumb_error why = {""};
+		if (write_json(&c, cJSON_CreateArray(), status, err.text, &why) != PLUMB_OK) {
+			fprintf(stderr, "plumb replay: %s\n", why.text);
+			return PLUMB_BAD_INPUT;
+		}
+	}
 	return status;
 }
 
