@@ -3,12 +3,16 @@
 
 #include <cblas.h>
 #include <math.h>
+#include <omp.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "ref/round.h"
 
 /* Rows decoded at a time: a panel of 32 rows of 2560 columns is 640 KiB, inside a core's L2. */
 enum { PANEL = 32, LANES = 8 };
+
+enum { BLAS_BUFFER = 132 << 20 }; /* bytes that OpenBLAS takes for a thread that multiplies, 128 MiB and a page, measured */
 
 static enum linear_method chosen = LINEAR_AUTO;
 
@@ -47,6 +51,25 @@ static void decode_row(const struct plumb_weight *w, int64_t n, float *narrow, d
 		wide[k] = (double)narrow[k];
 }
 
+/* Whether OpenBLAS can have a buffer for each of that many threads. It does not ask: without one it tries for ever. */
+static bool blas_has_room(int threads)
+{
+	static int had; /* largest number so far: they are kept */
+	const size_t bytes = (size_t)threads * BLAS_BUFFER;
+	bool room = true;
+
+#pragma omp critical(plumb_blas)
+	if (threads > had) {
+		void *m = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		room = m != MAP_FAILED;
+		if (room) {
+			munmap(m, bytes);
+			had = threads;
+		}
+	}
+	return room;
+}
+
 int linear_sum_ref(const struct plumb_env *env, const struct plumb_weight *w, const float *x, int64_t T, int64_t n0,
 	int64_t count, double *sum)
 {
@@ -55,6 +78,12 @@ int linear_sum_ref(const struct plumb_env *env, const struct plumb_weight *w, co
 	double *xd = scratch_ref(env, T * K, sizeof *xd); /* (T, K) */
 	int failed = !xd;
 
+	if (xd && blas && !blas_has_room(count * K > 65536 ? omp_get_max_threads() : 1)) {
+		free(xd);
+		return plumb_fail(env->err, PLUMB_BAD_INPUT,
+			"out of memory: OpenBLAS takes 128 MiB for each of %d threads (ulimit -v, --threads)",
+			count * K > 65536 ? omp_get_max_threads() : 1);
+	}
 	for (int64_t i = 0; !failed && i < T * K; i++)
 		xd[i] = (double)x[i];
 	if (blas)

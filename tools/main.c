@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* The program: picks a subcommand. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "tools/commands.h"
 #include "tools/help.h"
@@ -91,8 +94,23 @@ static int dispatch(int argc, char **argv)
 	return PLUMB_BAD_INPUT;
 }
 
+/* OpenBLAS starts threads when it is loaded, which we do not use. Each asks for 128 MiB, and where a limit of the address
+ * space refuses them asks again for ever (0.3.21): the exit of the program, which waits for the thread, then never comes.
+ * So under such a limit start again, without threads. */
+static void without_blas_threads(char **argv)
+{
+	const char *threads = getenv("OPENBLAS_NUM_THREADS");
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || (threads && strcmp(threads, "1") == 0))
+		return;
+	if (setenv("OPENBLAS_NUM_THREADS", "1", 1) == 0)
+		execv("/proc/self/exe", argv); /* comes back when it cannot: as before, then */
+}
+
 int main(int argc, char **argv)
 {
+	without_blas_threads(argv);
 	output_begin();
 	return output_end(dispatch(argc, argv));
 }
