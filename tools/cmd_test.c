@@ -534,6 +534,8 @@ static int run(int argc, char **argv)
 		status = c.one ? take_one(&c, &err) : make_items(&c, &err);
 	if (status == PLUMB_OK)
 		status = take_shard(&c, &err);
+	if (status == PLUMB_OK && c.items == 0 && c.every > 0)
+		status = plumb_fail(&err, PLUMB_BAD_INPUT, "--shard %s is empty: there are %" PRId64 " cases", c.shard, c.every);
 	if (status == PLUMB_OK && c.items == 0)
 		status = plumb_fail(&err, PLUMB_BAD_INPUT, "no case: none of the classes says anything about these ops");
 	if (status == PLUMB_OK) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The program: picks a subcommand. */
+#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,8 @@
 #ifndef PLUMB_VERSION
 #define PLUMB_VERSION "unknown"
 #endif
+
+enum { THREADS = 1024 }; /* as --threads */
 
 const struct command *const commands[] = {
 	&command_check,
@@ -112,5 +115,7 @@ int main(int argc, char **argv)
 {
 	without_blas_threads(argv);
 	output_begin();
+	if (omp_get_max_threads() > THREADS) /* OMP_NUM_THREADS=100000 takes the stack of OpenMP's own code */
+		omp_set_num_threads(THREADS);
 	return output_end(dispatch(argc, argv));
 }
