@@ -158,6 +158,7 @@ def test_merge():
         return lambda s: s["units"][k].__setitem__(field, value)
 
     edited(lambda s: s["units"].pop(), "is in no shard")
+    edited(lambda s: s["inputs"].update(commit="another"), "edited.json", "shard.inputs.commit is 'another'")
     edited(lambda s: s["units"].append(copy.deepcopy(s["units"][0])), "edited.json", "is in ")
     edited(unit("unit", read(files[0])["shard"]["units"][0]["unit"]), "is in check-1.json")
     edited(unit("unit", 184), "edited.json", "shard.units")

@@ -81,6 +81,11 @@ static bool has_suspects(int argc, char **argv)
 	return false;
 }
 
+const char *origin_commit(void)
+{
+	return PLUMB_COMMIT;
+}
+
 void origin_begin(struct origin *origin, int argc, char **argv, const char *date)
 {
 	*origin = (struct origin){.date = date};

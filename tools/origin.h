@@ -19,6 +19,9 @@ struct origin {
 void origin_begin(struct origin *origin, int argc, char **argv, const char *date);
 void origin_end(struct origin *origin);
 
+/* The commit this program was built from, "-dirty" behind it when files had changed; "unknown" outside of git. */
+const char *origin_commit(void);
+
 /* Members version, commit, command, date, and again.check, again.bisect where they are known. origin NULL: version and
  * commit alone. */
 void origin_add(cJSON *report, const struct origin *origin);

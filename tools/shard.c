@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "core/sha256.h"
+#include "tools/origin.h"
 
 int shard_parse(const char *text, struct shard *out, struct plumb_error *err)
 {
@@ -73,6 +74,7 @@ struct cJSON *shard_json(struct cJSON *root, const char *command, const struct s
 	cJSON_AddNumberToObject(o, "of", (double)shard->of);
 	cJSON_AddNumberToObject(o, "total", (double)units);
 	cJSON_AddObjectToObject(o, "inputs");
+	shard_json_input(o, "commit", origin_commit()); /* parts of one run are by one program */
 	cJSON_AddArrayToObject(o, "units");
 	return o;
 }
