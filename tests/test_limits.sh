@@ -44,7 +44,7 @@ expect 0 "^pass" "-c 0" check $tiny --quiet --view local
 unset OMP_NUM_THREADS
 
 # A part without a case is none that passes.
-expect 2 "is empty: there are" "-c 0" test hc_inject --shard 4000/4096
+expect 2 "no case: --shard 4000.4096" "-c 0" test hc_inject --shard 4000/4096
 
 echo "test_limits: $runs runs, $wrong wrong"
 [ $wrong -eq 0 ] && [ $runs -gt 0 ]

@@ -343,7 +343,8 @@ static int run(int argc, char **argv)
 	if (!session_wants_user(&c.set))
 		return work(&c, NULL);
 	status = contain(work, &c, c.set.timeout, &err);
-	if (err.text[0] && status == PLUMB_MISMATCH && !(c.json && strcmp(c.json, "-") == 0)) /* the kernel's doing: a verdict */
+	if (err.text[0] && status == PLUMB_MISMATCH &&
+		!(c.json && strcmp(c.json, "-") == 0)) /* the kernel's doing: a verdict */
 		printf("%sFAIL%s  %s\n", output_bad(), output_plain(), err.text);
 	else if (err.text[0])
 		fprintf(stderr, "plumb replay: %s\n", err.text);

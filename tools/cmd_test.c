@@ -535,7 +535,8 @@ static int run(int argc, char **argv)
 	if (status == PLUMB_OK)
 		status = take_shard(&c, &err);
 	if (status == PLUMB_OK && c.items == 0 && c.every > 0)
-		status = plumb_fail(&err, PLUMB_BAD_INPUT, "--shard %s is empty: there are %" PRId64 " cases", c.shard, c.every);
+		status = plumb_fail(
+			&err, PLUMB_BAD_INPUT, "no case: --shard %s of %" PRId64 " cases is empty", c.shard, c.every);
 	if (status == PLUMB_OK && c.items == 0)
 		status = plumb_fail(&err, PLUMB_BAD_INPUT, "no case: none of the classes says anything about these ops");
 	if (status == PLUMB_OK) {

@@ -353,6 +353,8 @@ struct cJSON *merge_json(const struct merge *m)
 	}
 	/* units of a shard that failed are not there; its failure is, so the whole cannot be taken for complete */
 	cJSON *o = shard_json(root, first->command, &whole, m->total);
+	cJSON_DeleteItemFromObjectCaseSensitive(
+		cJSON_GetObjectItemCaseSensitive(o, "inputs"), "commit"); /* theirs, not ours */
 	for (const cJSON *x = cJSON_GetObjectItemCaseSensitive(first->shard, "inputs")->child; x; x = x->next)
 		shard_json_input(o, x->string, x->valuestring);
 	for (int64_t k = 0; k < m->total; k++)
