@@ -101,6 +101,19 @@ START_TEST(test_sees_it)
 }
 END_TEST
 
+/* The twin's bits come from OpenMP's threads, too. */
+START_TEST(threads_get_their_mode_back)
+{
+	struct program_result r;
+
+	program(&r, dir,
+		"check " PLUMB_GOLDEN_DIR "/tiny/tiny.h5 --checkpoint " PLUMB_GOLDEN_DIR
+		"/tiny/checkpoint --threads 2 --mode twin --digest --op hc_inject='" PLUMB_USER_DIR "/pool.so'");
+	program_expect(&r, 0);
+	ck_assert_msg(strstr(r.out, "68890248028dfcba49bdd3eeb2faa8d4"), "%s", r.out);
+}
+END_TEST
+
 /* What a kernel prints is no part of a report on standard output. */
 START_TEST(a_report_stands_alone)
 {
@@ -175,6 +188,7 @@ int main(void)
 	tcase_set_timeout(t, 120);
 	tcase_add_loop_test(t, check_sees_it, 0, FAULTS);
 	tcase_add_loop_test(t, test_sees_it, 0, FAULTS);
+	tcase_add_test(t, threads_get_their_mode_back);
 	tcase_add_loop_test(t, a_report_stands_alone, 0, 2);
 	tcase_add_test(t, cases_without_a_verdict);
 	tcase_add_test(t, the_end_changes_no_verdict);
