@@ -107,13 +107,14 @@ static int read_commands(struct fault_build *b, struct plumb_error *err)
 static int ask(const struct fault_build *b, const char *arguments, char **out, struct plumb_error *err)
 {
 	struct fault_run run;
-	char *log = faults_format("%s/ninja.out", b->scratch), *command = faults_format("ninja %s", arguments);
+	char *log = faults_format("%s/ninja-%d.out", b->scratch, (int)getpid()), *command = faults_format("ninja %s", arguments);
 	size_t size;
 
 	faults_run(b->folder, command, COMPILE_SECONDS * 4, log, &run);
 	int status = run.status == 0 ? plumb_file_read(log, 1 << 26, out, &size, err)
 	                             : plumb_fail(err, PLUMB_BAD_INPUT, "%s: 'ninja %.60s' failed: %.300s", b->folder,
 					       arguments, run.line);
+	unlink(log);
 	free(log);
 	free(command);
 	return status;

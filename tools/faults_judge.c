@@ -235,15 +235,21 @@ static char *control_objects(struct fault_judge *j, uint64_t units, bool race)
 	return list;
 }
 
-/* The controls of a check. Every kill is confirmed with the unmutated kernels (tools/faults_seat.c), so a few cases of each op do here; of
- * `plumb check` the digest without seats, which is the twin's. */
-static void control_check(struct fault_judge *j, int check, uint64_t ops)
+/* Checks whose controls are one: the same few cases of `plumb test`. */
+static bool is_same_control(const struct fault_check *a, const struct fault_check *b)
+{
+	return a->part && b->part && a->race == b->race;
+}
+
+/* The control of a check, and of those that share it. Every kill is confirmed with the unmutated kernels (tools/faults_seat.c), so a few
+ * cases of each op do here; of `plumb check` the digest without seats, which is the twin's. jobs: cases at a time. */
+static void control_check(struct fault_judge *j, int check, uint64_t ops, int jobs)
 {
 	enum { EACH = 8, EACH_RACE = 2 };
 	char *folder = faults_format("%s/control", j->build->scratch), *library = faults_format("%s/control.so", folder);
 	char *log = faults_format("%s/check-%d.log", folder, check);
 	const struct fault_check *k = &faults_checks[check];
-	char *command = faults_seat_command(j, k, k->golden ? 0 : ops, library, k->race ? EACH_RACE : EACH);
+	char *command = faults_seat_command(j, k, k->golden ? 0 : ops, library, k->race ? EACH_RACE : EACH, jobs);
 	struct fault_control *c = &j->seat[check];
 	struct fault_run run;
 
@@ -256,6 +262,9 @@ static void control_check(struct fault_judge *j, int check, uint64_t ops)
 		else if (k->golden && !run.digest[0])
 			faults_control_fail(c, k->name, "printed no digest");
 	}
+	for (int other = 0; other < SEAT_CHECKS; other++)
+		if (is_same_control(&faults_checks[other], k))
+			j->seat[other] = *c;
 	free(command);
 	free(log);
 	free(library);
@@ -293,73 +302,118 @@ static bool pool_fork(struct fault_pool *p)
 	return pid == 0;
 }
 
+/* What the chosen faults need of the controls. */
+struct needs {
+	const struct fault_object **object; /* to compile */
+	size_t objects;
+	bool *host;          /* (targets) judged by its tests */
+	uint64_t ops, units; /* of kernels: bit an op, bit a target */
+	bool race;
+};
+
+static void need_objects(struct needs *need, const struct fault_object *const *list, int n)
+{
+	for (int i = 0; i < n; i++) {
+		size_t at = 0;
+		while (at < need->objects && need->object[at] != list[i])
+			at++;
+		need->object[at] = list[i];
+		need->objects += at == need->objects;
+	}
+}
+
+static void find_needs(const struct fault_judge *j, struct fault *const *fault, size_t count, struct needs *need)
+{
+	const struct fault_object *mine[2 * MAX_SWAPS];
+
+	for (size_t k = 0; k < count; k++) {
+		if (is_host_fault(j, fault[k])) {
+			need->host[faults_target(j->targets, fault[k]->file) - j->targets->target] = true;
+			continue;
+		}
+		need->race |= fault[k]->race;
+		for (size_t i = 0; i < j->targets->count; i++) {
+			const struct fault_target *t = &j->targets->target[i];
+			uint64_t of = fault[k]->op == PLUMB_OP_COUNT ? t->ops : t->ops & (uint64_t)1 << fault[k]->op;
+			if (!of || !faults_unit_has(j, t, fault[k]))
+				continue;
+			need->ops |= of;
+			need->units |= (uint64_t)1 << i;
+			need_objects(need, mine, faults_unit_objects(j, t, fault[k], mine));
+		}
+	}
+	for (size_t i = 0; i < j->targets->count; i++)
+		for (int t = 0; need->host[i] && t < j->targets->target[i].tests; t++)
+			need_objects(need, mine, faults_host_objects(j, &j->targets->target[i], t, mine));
+}
+
+/* Whether no target before this one has this test too. */
+static bool is_first_with(const struct fault_judge *j, const bool *host, size_t target, int test)
+{
+	const char *name = j->targets->target[target].test[test];
+
+	for (size_t i = 0; i < target; i++)
+		for (int t = 0; host[i] && t < j->targets->target[i].tests; t++)
+			if (strcmp(j->targets->target[i].test[t], name) == 0)
+				return false;
+	return true;
+}
+
+/* All checks of the controls, those that take long first. */
+static void control_checks(struct fault_judge *j, const struct needs *need, struct fault_pool *pool)
+{
+	for (int longest = 1; longest >= 0; longest--)
+		for (int c = 0; c < SEAT_CHECKS && need->ops; c++) {
+			const struct fault_check *k = &faults_checks[c];
+			bool shared = false;
+			for (int other = 0; other < c; other++)
+				shared |= is_same_control(&faults_checks[other], k);
+			if ((k->part != 0) == longest && !shared && (!k->race || need->race) && pool_fork(pool)) {
+				control_check(j, c, need->ops, k->race ? 1 : pool->jobs);
+				_exit(0);
+			}
+		}
+	for (size_t i = 0; i < j->targets->count; i++)
+		for (int t = 0; need->host[i] && t < j->targets->target[i].tests; t++)
+			if (is_first_with(j, need->host, i, t) && pool_fork(pool)) {
+				faults_control_test(j, need->host, j->targets->target[i].test[t]);
+				_exit(0);
+			}
+	pool_wait(pool, 0);
+}
+
 int faults_judge_controls(
 	struct fault_judge *j, struct fault *const *fault, size_t count, int jobs, struct plumb_error *err)
 {
 	struct fault_pool pool = {jobs, 0};
-	const struct fault_object **object = faults_zero(j->build->objects + 1, sizeof(void *));
-	bool *host = faults_zero(j->targets->count + 1, sizeof *host);
-	size_t objects = 0;
-	uint64_t ops = 0, units = 0;
-	bool race = false;
+	struct needs need = {.object = faults_zero(j->build->objects + 1, sizeof(void *)),
+		.host = faults_zero(j->targets->count + 1, sizeof *need.host)};
 	char text[300] = "", *list, *library;
 	int status = PLUMB_OK;
 
-	for (size_t k = 0; k < count; k++) {
-		if (is_host_fault(j, fault[k])) {
-			host[faults_target(j->targets, fault[k]->file) - j->targets->target] = true;
-			continue;
-		}
-		race |= fault[k]->race;
-		for (size_t i = 0; i < j->targets->count; i++) {
-			const struct fault_target *t = &j->targets->target[i];
-			const struct fault_object *mine[MAX_SWAPS];
-			uint64_t of = fault[k]->op == PLUMB_OP_COUNT ? t->ops : t->ops & (uint64_t)1 << fault[k]->op;
-			if (!of || !faults_unit_has(j, t, fault[k]))
-				continue;
-			ops |= of;
-			units |= (uint64_t)1 << i;
-			int n = faults_unit_objects(j, t, fault[k], mine);
-			for (int m = 0; m < n; m++) {
-				size_t at = 0;
-				while (at < objects && object[at] != mine[m])
-					at++;
-				object[at] = mine[m];
-				objects += at == objects;
-			}
-		}
-	}
-	for (size_t i = 0; i < objects; i++)
+	find_needs(j, fault, count, &need);
+	for (size_t i = 0; i < need.objects; i++)
 		if (pool_fork(&pool))
-			_exit(!control_object(j, object[i], text, sizeof text));
-	for (size_t i = 0; i < j->targets->count; i++)
-		if (host[i] && pool_fork(&pool)) {
-			faults_control_host(j, &j->targets->target[i]);
-			_exit(0);
-		}
+			_exit(!control_object(j, need.object[i], text, sizeof text));
 	pool_wait(&pool, 0);
-	for (size_t i = 0; i < objects && status == PLUMB_OK; i++)
-		if (!control_object(j, object[i], text, sizeof text))
+	for (size_t i = 0; i < need.objects && status == PLUMB_OK; i++)
+		if (!control_object(j, need.object[i], text, sizeof text))
 			status = plumb_fail(
-				err, PLUMB_MISMATCH, "control: %s does not compile: %.300s", object[i]->name, text);
-	list = control_objects(j, units, race);
+				err, PLUMB_MISMATCH, "control: %s does not compile: %.300s", need.object[i]->name, text);
+	list = control_objects(j, need.units, need.race);
 	library = faults_format("%s/control/control.so", j->build->scratch);
-	if (status == PLUMB_OK && ops && faults_link_seat(j->build, list, library, text, sizeof text) != PLUMB_OK)
+	if (status == PLUMB_OK && need.ops && faults_link_seat(j->build, list, library, text, sizeof text) != PLUMB_OK)
 		status = plumb_fail(err, PLUMB_MISMATCH, "control: the kernels do not link: %.300s", text);
-	for (int c = 0; c < SEAT_CHECKS && status == PLUMB_OK && ops; c++)
-		if ((!faults_checks[c].race || race) && pool_fork(&pool)) {
-			control_check(j, c, ops);
-			_exit(0);
-		}
-	pool_wait(&pool, 0);
+	if (status == PLUMB_OK)
+		control_checks(j, &need, &pool);
 	for (size_t i = 0; i < j->shared_count && status == PLUMB_OK; i++)
 		if (j->shared[i].failed)
 			status = plumb_fail(err, PLUMB_MISMATCH,
 				"the unmutated control fails, so nothing is scored: %.500s", j->shared[i].line);
 	free(list);
 	free(library);
-	free(object);
-	free(host);
+	free(need.object);
+	free(need.host);
 	return status;
 }
 

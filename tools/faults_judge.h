@@ -63,17 +63,21 @@ double faults_limit(const struct fault_judge *j, const struct fault_control *c);
 
 /* ---- tools/faults_seat.c: kernels ---- */
 
-/* The command of a check for these ops in seats of a library, each: cases of an op, 0: as many as asked for. NULL: the check has
- * nothing for them. To be freed. */
-char *faults_seat_command(
-	const struct fault_judge *j, const struct fault_check *c, uint64_t ops, const char *library, int64_t each);
+/* The command of a check for these ops in seats of a library, each: cases of an op, 0: as many as asked for; jobs: of them at a
+ * time. NULL: the check has nothing for them. To be freed. */
+char *faults_seat_command(const struct fault_judge *j, const struct fault_check *c, uint64_t ops, const char *library,
+	int64_t each, int jobs);
 void faults_judge_seat(struct fault_judge *j, struct fault *f, const char *folder);
 
 /* ---- tools/faults_tests.c: other code ---- */
 
 void faults_judge_host(struct fault_judge *j, struct fault *f, const char *folder);
-/* The unmutated file through its tests. */
-void faults_control_host(struct fault_judge *j, const struct fault_target *t);
+/* What a test of a target is compiled from anew: objects of its own, and of the library. Returns their number. */
+int faults_host_objects(
+	const struct fault_judge *j, const struct fault_target *t, int test, const struct fault_object *out[2 * MAX_SWAPS]);
+/* The unmutated files of all chosen targets (bool a target) that name this test through it, in one program. Their control objects
+ * are there. */
+void faults_control_test(struct fault_judge *j, const bool *chosen, const char *test);
 void faults_control_fail(struct fault_control *c, const char *what, const char *line);
 
 #endif

@@ -82,7 +82,7 @@ static char *names_of(const struct fault_check *c, uint64_t ops)
 }
 
 char *faults_seat_command(
-	const struct fault_judge *j, const struct fault_check *c, uint64_t ops, const char *library, int64_t each)
+	const struct fault_judge *j, const struct fault_check *c, uint64_t ops, const char *library, int64_t each, int jobs)
 {
 	const char *source = j->build->source, *device = j->build->cuda ? " --device cuda" : "";
 	const char *environment = c->race ? "PLUMB_SEAT=race " : "";
@@ -105,8 +105,8 @@ char *faults_seat_command(
 		int64_t cases = each ? each * ops_of : (j->options.cases + c->part - 1) / c->part;
 		cases = !each && cases < least ? least : cases;
 		command = faults_format(
-			"%stools/plumb test%s --cases %lld --seed %lld --exact --fail-fast --jobs 1 --timeout %d%s",
-			environment, seat, (long long)cases, (long long)j->options.seed,
+			"%stools/plumb test%s --cases %lld --seed %lld --exact --fail-fast --jobs %d --timeout %d%s",
+			environment, seat, (long long)cases, (long long)j->options.seed, jobs,
 			c->race ? RACE_SECONDS : CALL_SECONDS, device);
 	} else if (c->golden) {
 		command = faults_format(
@@ -138,7 +138,7 @@ static char *confirming_command(const struct fault_judge *j, const struct fault_
 			c->race ? "PLUMB_SEAT=race " : "", name, (int)strcspn(name, " "), name, control,
 			c->race ? RACE_SECONDS : CALL_SECONDS);
 	else
-		command = faults_seat_command(j, c, ops, control, 0);
+		command = faults_seat_command(j, c, ops, control, 0, 1);
 	free(control);
 	return command;
 }
@@ -151,7 +151,7 @@ static bool seat_kills(
 {
 	const struct fault_check *c = &faults_checks[check];
 	const struct fault_control *control = &j->seat[check];
-	char *command = faults_seat_command(j, c, ops, library, 0), *log = faults_format("%s/check.log", folder), *again;
+	char *command = faults_seat_command(j, c, ops, library, 0, 1), *log = faults_format("%s/check.log", folder), *again;
 	struct fault_run run, control_run;
 	bool killed = false;
 

@@ -37,9 +37,9 @@ static int host_objects(const struct fault_judge *j, const char *test, const cha
 }
 
 /* Compile (if not yet there) and link a test with the objects of file replaced. Returns how many differ from the control's; -1:
- * a compiler refuses. control: these are the control's. */
+ * a compiler or the linker refuses; -2: the tree does not say how to link. */
 static int build_test(struct fault_judge *j, const char *test, const char *file, bool library, const char *folder,
-	const char *overlay, const char *program, bool control, char *text, size_t size)
+	const char *overlay, const char *program, char *text, size_t size)
 {
 	const struct fault_object *list[MAX_SWAPS];
 	struct fault_swap swap[MAX_SWAPS];
@@ -54,7 +54,7 @@ static int build_test(struct fault_judge *j, const char *test, const char *file,
 		if (access(to, R_OK) != 0 &&
 			faults_compile(j->build, list[i], faults_level(list[i]), overlay, to, text, size) != PLUMB_OK)
 			differ = -1;
-		else if (control || !faults_same_file(to, like)) {
+		else if (!faults_same_file(to, like)) {
 			differ++;
 			swap[swaps++] = (struct fault_swap){list[i], to};
 			to = NULL;
@@ -62,8 +62,9 @@ static int build_test(struct fault_judge *j, const char *test, const char *file,
 		free(to);
 		free(like);
 	}
-	if (differ > 0 && faults_link_program(j->build, path, swap, swaps, program, text, size) != PLUMB_OK)
-		differ = -1;
+	int linked = differ > 0 ? faults_link_program(j->build, path, swap, swaps, program, text, size) : PLUMB_OK;
+	if (linked != PLUMB_OK)
+		differ = linked == PLUMB_BAD_INPUT ? -2 : -1;
 	for (int i = 0; i < swaps; i++)
 		free((char *)(uintptr_t)swap[i].by);
 	free(controls);
@@ -113,10 +114,10 @@ void faults_judge_host(struct fault_judge *j, struct fault *f, const char *folde
 			const struct fault_object *own[MAX_SWAPS];
 			if (pass == 0 && !host_objects(j, t->test[i], f->file, true, own))
 				continue;
-			int n = build_test(j, t->test[i], f->file, pass == 1, folder, overlay, program, false, f->text,
-				sizeof f->text);
+			int n = build_test(
+				j, t->test[i], f->file, pass == 1, folder, overlay, program, f->text, sizeof f->text);
 			if (n < 0) {
-				f->outcome = f->mutant ? FAULT_STILLBORN : FAULT_ERROR;
+				f->outcome = f->mutant && n == -1 ? FAULT_STILLBORN : FAULT_ERROR;
 				goto out;
 			}
 			differ += n;
@@ -145,29 +146,61 @@ out:
 	free(program);
 }
 
-void faults_control_host(struct fault_judge *j, const struct fault_target *t)
+int faults_host_objects(
+	const struct fault_judge *j, const struct fault_target *t, int test, const struct fault_object *out[2 * MAX_SWAPS])
 {
-	char *folder = faults_format("%s/control", j->build->scratch), text[300] = "";
-	const size_t index = (size_t)(t - j->targets->target);
+	int n = host_objects(j, t->test[test], t->file, true, out);
+	return n + host_objects(j, t->test[test], t->file, false, out + n);
+}
 
-	for (int i = 0; i < t->tests; i++) {
-		struct fault_control *c = &j->host[index][i];
-		char *program = faults_format("%s/program-%zu", folder, index),
-		     *mine = faults_format("%s/host-%zu", folder, index);
-		struct fault_run run;
-		mkdir(mine, 0777);
-		int n = build_test(j, t->test[i], t->file, true, folder, NULL, program, true, text, sizeof text);
-		if (n <= 0) {
-			faults_control_fail(c, t->test[i], n ? text : "is not compiled from the file, nor is the library");
-		} else {
-			run_test(j, t->test[i], program, 600.0, mine, &run);
-			c->processor = run.processor;
-			if (run.status != 0)
-				faults_control_fail(c, t->test[i], run.line);
+void faults_control_test(struct fault_judge *j, const bool *chosen, const char *test)
+{
+	static struct fault_swap swap[2 * MAX_SWAPS];
+	const struct fault_object *list[2 * MAX_SWAPS];
+	char *folder = faults_format("%s/control", j->build->scratch),
+	     *mine = faults_format("%s/tests-%d", folder, (int)getpid()), *program = faults_format("%s/program", mine),
+	     *path = faults_format("tests/%s", program_of(test)), text[300] = "";
+	struct fault_control result = {.processor = 0.0};
+	struct fault_run run;
+	int swaps = 0;
+
+	mkdir(mine, 0777);
+	for (size_t i = 0; i < j->targets->count; i++) {
+		const struct fault_target *t = &j->targets->target[i];
+		bool named = false;
+		int n = 0;
+		for (int k = 0; k < t->tests && !named; k++) {
+			named = chosen[i] && strcmp(t->test[k], test) == 0;
+			n = named ? faults_host_objects(j, t, k, list) : 0;
 		}
-		unlink(program);
-		free(program);
-		free(mine);
+		if (named && n == 0)
+			faults_control_fail(
+				&result, test, "neither it nor the library is compiled from a file that it is to judge");
+		for (int k = 0; k < n; k++) {
+			int at = 0;
+			while (at < swaps && swap[at].object != list[k])
+				at++;
+			if (at == swaps && swaps < 2 * MAX_SWAPS)
+				swap[swaps++] = (struct fault_swap){list[k], faults_object_path(folder, list[k])};
+		}
 	}
+	if (!result.failed && faults_link_program(j->build, path, swap, swaps, program, text, sizeof text) != PLUMB_OK)
+		faults_control_fail(&result, test, text);
+	if (!result.failed) {
+		run_test(j, test, program, 600.0, mine, &run);
+		result.processor = run.processor;
+		if (run.status != 0)
+			faults_control_fail(&result, test, run.line);
+	}
+	for (size_t i = 0; i < j->targets->count; i++)
+		for (int k = 0; k < j->targets->target[i].tests; k++)
+			if (chosen[i] && strcmp(j->targets->target[i].test[k], test) == 0)
+				j->host[i][k] = result;
+	unlink(program);
+	for (int i = 0; i < swaps; i++)
+		free((char *)(uintptr_t)swap[i].by);
+	free(program);
+	free(path);
+	free(mine);
 	free(folder);
 }
