@@ -1,26 +1,35 @@
 /* SPDX-License-Identifier: MIT */
 /* plumb faults: plant faults in the kernels and in what judges them, and count which are found. */
+#include <cJSON.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "core/json.h"
+#include "core/sha256.h"
 #include "core/status.h"
 #include "tools/commands.h"
-#include "tools/faults.h"
+#include "tools/faults_score.h"
+#include "tools/html.h"
 #include "tools/output.h"
 #include "tools/progress.h"
 
 enum { MAX_JOBS = 256, SAMPLE_FAULTS = 24, SAMPLE_MUTANTS = 20, CASES = 400, TIMEOUT = 10 };
+static const double SAVE_SECONDS = 30.0; /* between two states of --json */
+static const char unfinished[] = "stopped before every fault was judged";
 
 struct faults_command {
-	const char *source, *build, *library, *fault_class, *op, *id, *file, *share, *lane, *json;
+	const char *source, *build, *library, *fault_class, *op, *id, *file, *shard, *lane, *json, *html;
 	struct option_list mutate;
 	int64_t mutants, seed, jobs, cases, timeout, least;
-	bool sample, list, keep;
+	bool sample, list, keep, resume;
+	struct origin origin;
+	struct fault_score_options score;
 };
 
 /* What a child found, for the parent. */
@@ -129,20 +138,77 @@ static bool matches(const struct faults_command *c, const struct fault *f)
 	return !c->file || strcmp(c->file, f->file) == 0;
 }
 
-/* "2/5": every fifth, from the second on. */
-static int take_share(const char *share, struct chosen *c, struct plumb_error *err)
+/* This shard's part; the others are let go. */
+static void take_part(const struct shard *part, struct chosen *c)
 {
-	int part, parts, end = 0;
 	size_t left = 0;
 
-	if (sscanf(share, "%d/%d%n", &part, &parts, &end) != 2 || share[end] || part < 1 || part > parts)
-		return plumb_fail(
-			err, PLUMB_BAD_INPUT, "--share is '%s', expected I/N with 1 <= I <= N, such as 2/5", share);
 	for (size_t i = 0; i < c->count; i++)
-		if (i % (size_t)parts == (size_t)part - 1)
+		if (shard_takes(part, (int64_t)i))
 			c->fault[left++] = c->fault[i];
 	c->count = left;
-	return PLUMB_OK;
+}
+
+static int by_text(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Files that the tree is compiled from, below the source folder, but for those that it made itself; each once. To be freed, the names
+ * are the tree's. */
+static const char **files_of(const struct fault_build *b, size_t *count)
+{
+	const size_t below = strlen(b->home) + 1, folder = strlen(b->folder);
+	size_t n = 0, room = 0;
+
+	for (size_t i = 0; i < b->objects; i++)
+		room += (size_t)b->object[i].headers + 1;
+	const char **name = faults_zero(room, sizeof *name);
+	for (size_t i = 0; i < b->objects; i++) {
+		const struct fault_object *o = &b->object[i];
+		if (strncmp(o->source, b->home, below - 1) == 0 && o->source[below - 1] == '/')
+			name[n++] = o->source + below;
+		for (int h = 0; h < o->headers; h++)
+			name[n++] = o->header[h];
+	}
+	qsort(name, n, sizeof *name, by_text);
+	*count = 0;
+	for (size_t i = 0; i < n; i++) {
+		const bool made = strncmp(b->folder, b->home, below - 1) == 0 && b->folder[below - 1] == '/' &&
+		                  strncmp(name[i], b->folder + below, folder - below) == 0 &&
+		                  name[i][folder - below] == '/';
+		if (!made && (*count == 0 || strcmp(name[*count - 1], name[i]) != 0))
+			name[(*count)++] = name[i];
+	}
+	return name;
+}
+
+/* Of all that is chosen, and of what it is planted in: results of other faults or sources are not of one run. */
+static char *digest_of(const struct fault_build *b, const struct chosen *c)
+{
+	struct plumb_sha256 sha;
+	char hex[65];
+	size_t files, size;
+	const char **file = files_of(b, &files);
+
+	plumb_sha256_begin(&sha);
+	for (size_t i = 0; i < c->count; i++) {
+		const struct fault *f = c->fault[i];
+		char *text = faults_format("%s\n%s %zu %zu %d %d\n%s\n", f->id, f->file, f->at, f->length, f->race,
+			f->equivalent != NULL, f->replacement);
+		plumb_sha256_text(&sha, text);
+		free(text);
+	}
+	for (size_t i = 0; i < files; i++) {
+		char *path = faults_format("%s/%s", b->source, file[i]), *text = NULL;
+		plumb_sha256_text(&sha, file[i]);
+		if (plumb_file_read(path, 1 << 28, &text, &size, NULL) == PLUMB_OK)
+			plumb_sha256_add(&sha, text, size);
+		free(text);
+		free(path);
+	}
+	free(file);
+	return faults_format("sha256:%s", plumb_sha256_end(&sha, hex));
 }
 
 /* Read all mutants that can be asked for. */
@@ -187,9 +253,7 @@ static int choose(const struct faults_command *c, struct fault_list *library, st
 		out->fault[out->count++] = made.fault[i];
 	free(planted.fault);
 	free(made.fault);
-	if (c->share)
-		status = take_share(c->share, out, err);
-	if (status == PLUMB_OK && !out->count)
+	if (!out->count)
 		status = plumb_fail(err, PLUMB_BAD_INPUT, "no fault is chosen: %zu planted ones and %zu mutants there are",
 			library->count, mutants->count);
 	return status;
@@ -212,6 +276,8 @@ static void show_list(const struct chosen *c)
 static void tell(const struct fault *f, size_t done, size_t count, double start)
 {
 	double spent = progress_now() - start;
+	if (output_quiet())
+		return;
 	printf("%s%-10s%s %s%s%s%s%s  (%.1f s; %zu of %zu, %.0f s left)\n",
 		f->outcome == FAULT_SURVIVED || f->outcome >= FAULT_NOT_EQUIVALENT ? output_bad() : "",
 		faults_outcome_name(f->outcome), output_plain(), f->id, f->check[0] ? " by " : "", f->check,
@@ -232,50 +298,113 @@ static void take_result(struct fault *f, const struct result *r)
 	}
 }
 
-static int run_all(struct fault_judge *j, const struct chosen *c, int jobs, struct plumb_error *err)
+/* Write what is known until now. stopped: why it is not all; NULL: it is. *verdict: the exit status that it has. */
+static int save(
+	struct faults_command *c, const struct chosen *chosen, const char *stopped, int *verdict, struct plumb_error *err)
 {
-	struct result *result =
-		mmap(NULL, (c->count + 1) * sizeof *result, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	pid_t pid[MAX_JOBS] = {0};
-	size_t of[MAX_JOBS], next = 0, done = 0;
-	double start = progress_now();
+	c->score.stopped = stopped;
+	cJSON *tree = faults_score(chosen->fault, chosen->count, &c->score, verdict);
+	char *text = c->json ? cJSON_Print(tree) : NULL;
+	int status = PLUMB_OK;
 
-	if (result == MAP_FAILED)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for %zu results", c->count);
-	while (done < c->count) {
-		for (int k = 0; k < jobs && next < c->count; k++) {
+	if (c->json)
+		status = text ? output_file(c->json, text, strlen(text), err)
+		              : plumb_fail(err, PLUMB_BAD_INPUT, "%s: out of memory", c->json);
+	cJSON_free(text);
+	cJSON_Delete(tree);
+	return status;
+}
+
+static void judge_in_child(struct fault_judge *j, struct fault *f, int folder, struct result *r)
+{
+	faults_judge_one(j, f, folder);
+	r->seconds = f->seconds;
+	r->checks = f->checks;
+	memcpy(r->check, f->check, sizeof r->check);
+	memcpy(r->text, f->text, sizeof r->text);
+	r->outcome = f->outcome;
+	_exit(0);
+}
+
+struct turn {
+	struct fault *fault;
+	int weight;
+	size_t index;
+};
+
+static int by_weight(const void *a, const void *b)
+{
+	const struct turn *x = a, *y = b;
+	return x->weight != y->weight ? y->weight - x->weight : (x->index > y->index) - (x->index < y->index);
+}
+
+/* Those that wait, what takes long first, so that no core is idle at the end. */
+static struct turn *turns_of(const struct fault_judge *j, const struct chosen *c, size_t *count)
+{
+	struct turn *turn = faults_zero(c->count, sizeof *turn);
+
+	*count = 0;
+	for (size_t i = 0; i < c->count; i++)
+		if (c->fault[i]->outcome == FAULT_WAITING) {
+			turn[*count] = (struct turn){c->fault[i], faults_judge_weight(j, c->fault[i]), i};
+			++*count;
+		}
+	qsort(turn, *count, sizeof *turn, by_weight);
+	return turn;
+}
+
+static int run_all(
+	struct faults_command *c, struct fault_judge *j, const struct chosen *chosen, int jobs, struct plumb_error *err)
+{
+	const struct timespec tick = {.tv_nsec = 20000000};
+	size_t count, next = 0, done = 0, of[MAX_JOBS];
+	struct turn *turn = turns_of(j, chosen, &count);
+	struct result *result =
+		mmap(NULL, (count + 1) * sizeof *result, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	pid_t pid[MAX_JOBS] = {0}, ended = 0;
+	double start = progress_now(), saved = start;
+	struct progress progress;
+	int status = PLUMB_OK, verdict;
+
+	if (result == MAP_FAILED) {
+		free(turn);
+		return plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for %zu results", count);
+	}
+	progress_begin(&progress, true, "faults");
+	while (done < count && ended >= 0 && status == PLUMB_OK) {
+		for (int k = 0; k < jobs && next < count && status == PLUMB_OK; k++) {
 			if (pid[k])
 				continue;
 			of[k] = next;
 			fflush(NULL);
 			pid[k] = fork();
-			if (pid[k] == 0) {
-				struct fault *f = c->fault[next];
-				faults_judge_one(j, f, k);
-				struct result *r = &result[next];
-				r->seconds = f->seconds;
-				r->checks = f->checks;
-				memcpy(r->check, f->check, sizeof r->check);
-				memcpy(r->text, f->text, sizeof r->text);
-				r->outcome = f->outcome;
-				_exit(0);
-			}
+			if (pid[k] == 0) /* what is kept of one fault must not be taken for another's */
+				judge_in_child(j, turn[next].fault, c->keep ? (int)next : k, &result[next]);
 			if (pid[k] < 0)
-				return plumb_fail(err, PLUMB_BAD_INPUT, "cannot start a process: %s", strerror(errno));
+				status = plumb_fail(err, PLUMB_BAD_INPUT, "cannot start a process: %s", strerror(errno));
 			next++;
 		}
-		pid_t ended = wait(NULL);
+		ended = waitpid(-1, NULL, WNOHANG);
+		progress_step(&progress, (int64_t)done, (int64_t)count, "fault");
+		if (ended == 0)
+			nanosleep(&tick, NULL);
 		for (int k = 0; k < jobs; k++)
 			if (ended > 0 && pid[k] == ended) {
 				pid[k] = 0;
-				take_result(c->fault[of[k]], &result[of[k]]);
-				tell(c->fault[of[k]], ++done, c->count, start);
+				take_result(turn[of[k]].fault, &result[of[k]]);
+				progress_end(&progress);
+				tell(turn[of[k]].fault, ++done, count, start);
 			}
-		if (ended < 0)
-			break;
+		if (ended > 0 && c->json && strcmp(c->json, "-") != 0 && progress_now() - saved > SAVE_SECONDS) {
+			c->score.seconds = progress_now() - start;
+			status = save(c, chosen, unfinished, &verdict, err);
+			saved = progress_now();
+		}
 	}
-	munmap(result, (c->count + 1) * sizeof *result);
-	return PLUMB_OK;
+	progress_end(&progress);
+	munmap(result, (count + 1) * sizeof *result);
+	free(turn);
+	return status;
 }
 
 /* The build tree next to which this program lies: BUILD/tools/plumb. To be freed; NULL: unknown. */
@@ -296,56 +425,133 @@ static char *own_build(void)
 	return faults_format("%s", path);
 }
 
-static int work(const struct faults_command *c, const struct fault_build *build, struct plumb_error *err)
+/* Judge what waits, and say what came out. */
+static int judge(struct faults_command *c, const struct fault_build *build, const struct fault_targets *targets,
+	const struct chosen *chosen, struct plumb_error *err)
 {
-	char *folder = c->library ? faults_format("%s", c->library) : faults_format("%s/tests/faults", build->source);
 	const struct fault_options options = {c->cases, c->seed, c->timeout, c->keep};
-	struct fault_list library = {NULL, 0, 0}, mutants = {NULL, 0, 0};
-	struct fault_targets targets = {NULL, 0};
-	struct fault_judge *judge = NULL;
-	struct chosen chosen = {NULL, 0};
 	long cores = sysconf(_SC_NPROCESSORS_ONLN);
 	int jobs = (int)(c->jobs ? c->jobs : cores > 0 ? cores : 1);
+	struct chosen waiting = {faults_zero(chosen->count, sizeof(void *)), 0};
+	struct fault_judge *judge = NULL;
 	double start = progress_now();
-	int status = faults_read(build->source, folder, &library, err);
+	int status = faults_judge_open(build, targets, &options, &judge, err), verdict;
 
 	jobs = jobs > MAX_JOBS ? MAX_JOBS : jobs;
+	for (size_t i = 0; i < chosen->count; i++)
+		if (chosen->fault[i]->outcome == FAULT_WAITING)
+			waiting.fault[waiting.count++] = chosen->fault[i];
+	if (status == PLUMB_OK) {
+		if (!output_quiet())
+			printf("%zu faults, %d at a time; first the unmutated files through every check\n", waiting.count,
+				jobs);
+		fflush(stdout);
+		status = faults_judge_controls(judge, waiting.fault, waiting.count, jobs, err);
+	}
+	if (status == PLUMB_MISMATCH && c->json) { /* for plumb merge: this shard has none of its verdicts */
+		struct plumb_error other;
+		save(c, &waiting, err->text, &verdict, &other);
+	}
+	if (status == PLUMB_OK && !output_quiet())
+		printf("the unmutated files pass every check; %.0f s\n", progress_now() - start);
+	if (status == PLUMB_OK)
+		status = run_all(c, judge, chosen, jobs, err);
+	c->score.seconds = progress_now() - start;
+	faults_judge_close(judge);
+	free(waiting.fault);
+	return status;
+}
+
+static int report(struct faults_command *c, const struct chosen *chosen, struct plumb_error *err)
+{
+	int verdict, status;
+	bool any = c->score.part.of > 1; /* of the whole, something has to be scored */
+
+	for (size_t i = 0; i < chosen->count; i++)
+		any |= chosen->fault[i]->outcome != FAULT_STILLBORN;
+	c->score.stopped = any ? NULL : "nothing was scored";
+	cJSON *tree = faults_score(chosen->fault, chosen->count, &c->score, &verdict);
+	faults_score_print(tree);
+	status = c->html ? html_write(tree, c->html, err) : PLUMB_OK;
+	cJSON_Delete(tree);
+	if (status == PLUMB_OK && c->json)
+		status = save(c, chosen, c->score.stopped, &verdict, err);
+	if (status == PLUMB_OK && !any)
+		status = plumb_fail(err, PLUMB_BAD_INPUT, "nothing was scored");
+	return status == PLUMB_OK ? verdict : status;
+}
+
+static int work(struct faults_command *c, const struct fault_build *build, struct plumb_error *err)
+{
+	char *folder = c->library ? faults_format("%s", c->library) : faults_format("%s/tests/faults", build->source);
+	char *digest = NULL;
+	struct fault_list library = {NULL, 0, 0}, mutants = {NULL, 0, 0};
+	struct fault_targets targets = {NULL, 0};
+	struct chosen chosen = {NULL, 0};
+	size_t taken = 0;
+	int status = faults_read(build->source, folder, &library, err);
+
 	if (status == PLUMB_OK)
 		status = faults_targets_read(folder, &targets, err);
 	if (status == PLUMB_OK && (c->mutants || c->mutate.count || c->sample))
 		status = read_mutants(c, &targets, build->source, folder, &mutants, err);
 	if (status == PLUMB_OK)
 		status = choose(c, &library, &mutants, &chosen, err);
+	if (status == PLUMB_OK) {
+		digest = digest_of(build, &chosen);
+		c->score.digest = digest;
+		c->score.total = (int64_t)chosen.count;
+		take_part(&c->score.part, &chosen);
+	}
 	if (status == PLUMB_OK && c->list) {
 		show_list(&chosen);
 		goto out;
 	}
+	c->score.lane = build->cuda ? "cuda" : "simt";
+	c->score.source = build->source;
+	if (status == PLUMB_OK && c->resume)
+		status = faults_score_resume(c->json, chosen.fault, chosen.count, &c->score, &taken, err);
+	if (status == PLUMB_OK && taken && !output_quiet())
+		printf("%s: %zu of %zu faults were judged before\n", c->json, taken, chosen.count);
+	if (status == PLUMB_OK && chosen.count > taken)
+		status = judge(c, build, &targets, &chosen, err);
 	if (status == PLUMB_OK)
-		status = faults_judge_open(build, &targets, &options, &judge, err);
-	if (status == PLUMB_OK) {
-		printf("%zu faults, %d at a time; first the unmutated files through every check\n", chosen.count, jobs);
-		status = faults_judge_controls(judge, chosen.fault, chosen.count, jobs, err);
-	}
-	if (status == PLUMB_OK) {
-		printf("the unmutated files pass every check; %.0f s\n", progress_now() - start);
-		status = run_all(judge, &chosen, jobs, err);
-	}
-	if (status == PLUMB_OK) {
-		const struct fault_score_options score = {.json = c->json,
-			.lane = build->cuda ? "cuda" : "simt",
-			.seconds = progress_now() - start,
-			.seed = c->seed,
-			.least = c->least,
-			.source = build->source};
-		status = faults_score(chosen.fault, chosen.count, &score, err);
-	}
+		status = report(c, &chosen, err);
 out:
 	free(chosen.fault);
-	faults_judge_close(judge);
 	faults_free(&library);
 	faults_free(&mutants);
 	faults_targets_free(&targets);
+	free(digest);
 	free(folder);
+	return status;
+}
+
+/* What can be wrong with the options alone. */
+static int check_options(struct faults_command *c, struct plumb_error *err)
+{
+	int status = shard_parse(c->shard, &c->score.part, err);
+
+	if (status == PLUMB_OK && c->lane && strcmp(c->lane, "simt") != 0 && strcmp(c->lane, "cuda") != 0)
+		status = plumb_fail(err, PLUMB_BAD_INPUT, "--lane is '%s', expected simt or cuda", c->lane);
+	if (status == PLUMB_OK && c->least > 100)
+		status = plumb_fail(err, PLUMB_BAD_INPUT, "--least is %lld, expected 0..100 percent", (long long)c->least);
+	if (status == PLUMB_OK && (c->cases < 1 || c->timeout < 1))
+		status = plumb_fail(
+			err, PLUMB_BAD_INPUT, "%s is 0, expected 1 or more", c->cases < 1 ? "--cases" : "--timeout");
+	if (status == PLUMB_OK && c->resume && (!c->json || strcmp(c->json, "-") == 0))
+		status = plumb_fail(err, PLUMB_BAD_INPUT, "--resume needs --json FILE, which holds what was judged before");
+	if (status == PLUMB_OK)
+		status = output_refuse("--json", c->json, c->source, c->library, err);
+	if (status == PLUMB_OK)
+		status = output_refuse("--html", c->html, c->source, c->library, err);
+	if (status == PLUMB_OK)
+		status = output_differ("--json", c->json, "--html", c->html, err);
+	c->score.seed = c->seed;
+	c->score.cases = c->cases;
+	c->score.least = c->least;
+	c->score.origin = &c->origin;
+	c->score.library = c->library;
 	return status;
 }
 
@@ -367,7 +573,7 @@ static int run(int argc, char **argv)
 			"so many, drawn by the seed from those files (default: from all targets)"},
 		{"--sample", NULL, OPTION_FLAG, &c.sample,
 			"the share that CI runs: 24 planted faults of all classes, 20 mutants"},
-		{"--share", "I/N", OPTION_TEXT, &c.share, "every Nth of what is chosen, from the Ith on"},
+		SHARD_OPTION(&c.shard),
 		{"--jobs", "N", OPTION_COUNT, &c.jobs, "how many at a time (default: as many as there are cores)"},
 		{"--lane", "simt|cuda", OPTION_TEXT, &c.lane, "where the kernels run (default simt)"},
 		{"--cases", "N", OPTION_COUNT, &c.cases, "seeded cases of each op (default 400)"},
@@ -376,7 +582,11 @@ static int run(int argc, char **argv)
 			"seconds of processor that a check may take beyond ten times the control (default 10)"},
 		{"--least", "PERCENT", OPTION_COUNT, &c.least,
 			"of the mutants that have to be killed (default 100); planted faults: all of them, always"},
-		{"--json", "FILE", OPTION_TEXT, &c.json, "write the score to a file ('-': standard output)"},
+		{"--json", "FILE", OPTION_TEXT, &c.json,
+			"write the score to a file ('-': standard output), what is known of it every half minute"},
+		{"--html", "FILE", OPTION_TEXT, &c.html,
+			"write a page to look at: one file, no network (docs/reading-a-report.md)"},
+		{"--resume", NULL, OPTION_FLAG, &c.resume, "take over from the --json file what is judged in it"},
 		{"--list", NULL, OPTION_FLAG, &c.list, "show what is chosen, and do nothing"},
 		{"--keep", NULL, OPTION_FLAG, &c.keep, "leave the objects, programs and logs, and say where"},
 	};
@@ -390,18 +600,12 @@ static int run(int argc, char **argv)
 		&command_faults, table, sizeof table / sizeof table[0], argc, argv, NULL, 0, &operands, &done, &err);
 	if (status == PLUMB_OK && done)
 		return PLUMB_OK;
-	if (status == PLUMB_OK && c.lane && strcmp(c.lane, "simt") != 0 && strcmp(c.lane, "cuda") != 0)
-		status = plumb_fail(&err, PLUMB_BAD_INPUT, "--lane is '%s', expected simt or cuda", c.lane);
-	if (status == PLUMB_OK && c.least > 100)
-		status = plumb_fail(&err, PLUMB_BAD_INPUT, "--least is %lld, expected 0..100 percent", (long long)c.least);
-	if (status == PLUMB_OK && (c.cases < 1 || c.timeout < 1))
-		status = plumb_fail(
-			&err, PLUMB_BAD_INPUT, "%s is 0, expected 1 or more", c.cases < 1 ? "--cases" : "--timeout");
+	origin_begin(&c.origin, argc, argv, NULL);
 	if (status == PLUMB_OK)
-		status = output_refuse("--json", c.json, c.source, NULL, &err);
+		status = check_options(&c, &err);
 	if (status == PLUMB_OK && !(made = mkdtemp(scratch) != NULL))
 		status = plumb_fail(&err, PLUMB_BAD_INPUT, "%s: %s", scratch, strerror(errno));
-	output_colour(!c.json || strcmp(c.json, "-") != 0);
+	output_colour((!c.json || strcmp(c.json, "-") != 0) && (!c.html || strcmp(c.html, "-") != 0));
 	own = own_build();
 	if (status == PLUMB_OK)
 		status = faults_build_open(c.source,
@@ -420,6 +624,7 @@ static int run(int argc, char **argv)
 		fprintf(stderr, "plumb faults: %s is left behind\n", scratch);
 	free(remove);
 	free(own);
+	origin_end(&c.origin);
 	faults_build_close(&build);
 	return status;
 }
@@ -439,6 +644,9 @@ const struct command command_faults = {
 	.examples = "  plumb faults                                    the whole library\n"
 		    "  plumb faults --class F02 --jobs 4\n"
 		    "  plumb faults --mutate kernels/moe.cu --mutants 50 --seed 3\n"
-		    "  plumb faults --sample                           what CI runs",
+		    "  plumb faults --sample --least 90                what CI runs\n"
+		    "  plumb faults --json all.json --html all.html    and --resume, when it was stopped\n"
+		    "  plumb faults --shard 2/8 --json part2.json      then plumb merge part*.json",
+	.verbose = "how far it is, every ten seconds where standard error is no terminal",
 	.run = run,
 };

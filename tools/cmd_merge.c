@@ -6,12 +6,15 @@
 #include <string.h>
 
 #include "tools/commands.h"
+#include "tools/faults_score.h"
+#include "tools/html.h"
 #include "tools/merge.h"
 #include "tools/output.h"
 #include "tools/unit_report.h"
 
 struct merge_command {
-	const char *json, *junit, *tap;
+	const char *json, *junit, *tap, *html;
+	struct origin origin;
 };
 
 enum { SHOWN = 20 }; /* failures printed without --verbose */
@@ -56,7 +59,10 @@ static void print(const struct merge *m, const cJSON *joined)
 				m->part[i].path,
 				cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(m->part[i].shard, "units")),
 				(long long)m->total, m->part[i].status);
-		print_verdicts(m, cJSON_GetObjectItemCaseSensitive(shard, "units"), &shown);
+		if (m->whole)
+			faults_score_print(m->whole);
+		else
+			print_verdicts(m, cJSON_GetObjectItemCaseSensitive(shard, "units"), &shown);
 		print_verdicts(m, cJSON_GetObjectItemCaseSensitive(shard, "also"), &shown);
 		if (shown > SHOWN)
 			printf("  and %d more (--verbose shows them)\n", shown - SHOWN);
@@ -83,10 +89,10 @@ static int report_paths(const struct merge_command *c, const char *const *path, 
 {
 	const struct {
 		const char *option, *path;
-	} out[] = {{"--json", c->json}, {"--junit", c->junit}, {"--tap", c->tap}};
+	} out[] = {{"--json", c->json}, {"--junit", c->junit}, {"--tap", c->tap}, {"--html", c->html}};
 	int status = PLUMB_OK;
 
-	for (int o = 0; o < 3; o++) {
+	for (int o = 0; o < 4; o++) {
 		for (int i = 0; i < paths && status == PLUMB_OK; i++)
 			status = output_refuse(out[o].option, out[o].path, path[i], NULL, err);
 		for (int i = 0; i < o && status == PLUMB_OK && out[o].path; i++)
@@ -104,11 +110,13 @@ static int run(int argc, char **argv)
 		{"--json", "FILE", OPTION_TEXT, &c.json, "write the joined result, with the results of all shards in it"},
 		{"--junit", "FILE", OPTION_TEXT, &c.junit, "write a JUnit report, one test case a unit"},
 		{"--tap", "FILE", OPTION_TEXT, &c.tap, "write a TAP report, one line a unit"},
+		{"--html", "FILE", OPTION_TEXT, &c.html,
+			"write a page to look at: one file, no network (docs/reading-a-report.md)"},
 	};
 	static const char *path[SHARDS_MOST];
 	struct plumb_error err = {""};
 	struct merge m = {0};
-	cJSON *joined = NULL;
+	cJSON *joined = NULL, *whole = NULL;
 	int paths, status;
 	bool done;
 
@@ -122,9 +130,17 @@ static int run(int argc, char **argv)
 		status = report_paths(&c, path, paths, &err);
 	if (status == PLUMB_OK)
 		status = merge_make(path, paths, &m, &err);
+	if (status == PLUMB_OK && strcmp(m.part[0].command, "faults") == 0) {
+		status = faults_score_join(&m, &whole, &err);
+		m.whole = whole;
+	}
 	if (status == PLUMB_OK) {
 		joined = merge_json(&m);
-		if (!on_stdout(c.json) && !on_stdout(c.junit) && !on_stdout(c.tap))
+		origin_begin(&c.origin, argc, argv, NULL);
+		origin_add(joined, &c.origin);
+		origin_end(&c.origin);
+		cJSON_DeleteItemFromObjectCaseSensitive(joined, "again"); /* of plumb check */
+		if (!on_stdout(c.json) && !on_stdout(c.junit) && !on_stdout(c.tap) && !on_stdout(c.html))
 			print(&m, joined);
 		if (c.json)
 			status = write_json(c.json, joined, &err);
@@ -132,19 +148,22 @@ static int run(int argc, char **argv)
 			status = unit_report_junit(cJSON_GetObjectItemCaseSensitive(joined, "shard"), c.junit, &err);
 		if (status == PLUMB_OK && c.tap)
 			status = unit_report_tap(cJSON_GetObjectItemCaseSensitive(joined, "shard"), c.tap, &err);
+		if (status == PLUMB_OK && c.html)
+			status = html_write(joined, c.html, &err);
 		if (status == PLUMB_OK)
 			status = m.status;
 	}
 	if (err.text[0])
 		fprintf(stderr, "plumb merge: %s\n", err.text);
 	cJSON_Delete(joined);
+	cJSON_Delete(whole);
 	merge_free(&m);
 	return status;
 }
 
 const struct command command_merge = {
 	.name = "merge",
-	.usage = "RESULT.json... [--json FILE] [--junit FILE] [--tap FILE]",
+	.usage = "RESULT.json... [--json FILE] [--junit FILE] [--tap FILE] [--html FILE]",
 	.brief = "join the --json files of shards into one verdict",
 	.about = "Takes the results of all N shards of one command (--shard 1/N to N/N, each with --json) and gives the "
 		 "exit "

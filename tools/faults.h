@@ -116,7 +116,8 @@ int faults_build_open(const char *source, const char *folder, const char *scratc
 	struct plumb_error *err);
 void faults_build_close(struct fault_build *b);
 
-/* Compile one object of the tree anew, optimised by level ("-O1"), optimised by level ("-O1"), reading files below `overlay` (NULL: none) before those of the source folder.
+/* Compile one object of the tree anew, optimised by level ("-O1"), reading files below `overlay` (NULL: none) before those of the
+ * source folder.
  * PLUMB_MISMATCH: the compiler refuses; text holds its first line. */
 int faults_compile(const struct fault_build *b, const struct fault_object *o, const char *level, const char *overlay,
 	const char *to, char *text, size_t size);
@@ -168,23 +169,14 @@ void faults_judge_close(struct fault_judge *j);
 int faults_judge_controls(
 	struct fault_judge *j, struct fault *const *fault, size_t count, int jobs, struct plumb_error *err);
 
+/* How long a fault may take, against others: objects to compile, without a unit. */
+int faults_judge_weight(const struct fault_judge *j, const struct fault *fault);
+
 /* One fault, in a process of its own or not: sets outcome, check, text, seconds, checks. worker: number of a scratch folder. */
 void faults_judge_one(struct fault_judge *j, struct fault *fault, int worker);
 
-/* ---- the score ---- */
+/* ---- the score: tools/faults_score.h ---- */
 
-struct fault_score_options {
-	const char *json, *lane;
-	double seconds;
-	int64_t seed;
-	int64_t least; /* percent of the mutants that have to be killed */
-	const char *source;
-};
-
-/* Print the tables; the exit status: 0 when everything is killed or proven equivalent, but for some mutants where least allows
- * it. */
-int faults_score(
-	struct fault *const *chosen, size_t count, const struct fault_score_options *options, struct plumb_error *err);
 const char *faults_outcome_name(enum fault_outcome outcome);
 
 #endif

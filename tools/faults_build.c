@@ -107,7 +107,8 @@ static int read_commands(struct fault_build *b, struct plumb_error *err)
 static int ask(const struct fault_build *b, const char *arguments, char **out, struct plumb_error *err)
 {
 	struct fault_run run;
-	char *log = faults_format("%s/ninja-%d.out", b->scratch, (int)getpid()), *command = faults_format("ninja %s", arguments);
+	char *log = faults_format("%s/ninja-%d.out", b->scratch, (int)getpid()),
+	     *command = faults_format("ninja %s", arguments);
 	size_t size;
 
 	faults_run(b->folder, command, COMPILE_SECONDS * 4, log, &run);

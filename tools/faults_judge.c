@@ -419,6 +419,23 @@ int faults_judge_controls(
 
 /* ---- one ---- */
 
+int faults_judge_weight(const struct fault_judge *j, const struct fault *f)
+{
+	const struct fault_object *list[MAX_SWAPS];
+	int weight = 0;
+
+	if ((f->lane_why && !j->build->cuda) || (f->mutant && f->equivalent))
+		return 0;
+	if (is_host_fault(j, f))
+		return 1;
+	for (size_t i = 0; i < j->targets->count; i++) {
+		const struct fault_target *t = &j->targets->target[i];
+		if (t->ops && (f->op == PLUMB_OP_COUNT || t->ops >> f->op & 1) && faults_unit_has(j, t, f))
+			weight += faults_unit_objects(j, t, f, list) + 1;
+	}
+	return weight;
+}
+
 void faults_judge_one(struct fault_judge *j, struct fault *f, int worker)
 {
 	char *folder = faults_format("%s/%d", j->build->scratch, worker);

@@ -321,6 +321,9 @@ static void add_also(const struct merge *m, cJSON *o)
 		const struct merge_part *p = &m->part[i];
 		const cJSON *also = cJSON_GetObjectItemCaseSensitive(p->shard, "also");
 		for (const cJSON *u = also ? also->child : NULL; u; u = u->next) {
+			if (m->gate_name &&
+				strcmp(cJSON_GetObjectItemCaseSensitive(u, "name")->valuestring, m->gate_name) == 0)
+				continue; /* judged anew */
 			snprintf(name, sizeof name, "%.100s (shard %lld)",
 				cJSON_GetObjectItemCaseSensitive(u, "name")->valuestring, (long long)p->index);
 			shard_json_also(o, m->parts > 1 ? name : cJSON_GetObjectItemCaseSensitive(u, "name")->valuestring,
@@ -362,12 +365,16 @@ struct cJSON *merge_json(const struct merge *m)
 			shard_json_unit(o, k, cJSON_GetObjectItemCaseSensitive(m->unit[k], "name")->valuestring,
 				verdict_of(m->unit[k]), text_of(m->unit[k]));
 	add_also(m, o);
+	if (m->gate_name)
+		shard_json_also(o, m->gate_name, m->gate, m->gate_text);
 	if (m->missing || m->passed == 0)
 		shard_json_failure(
 			o, m->missing ? "units are missing: a shard did not get to its verdicts" : "nothing passed");
 	if (m->has_digest)
 		shard_json_digest(o, &m->digest);
-	shard_json_status(o, m->status);
+	shard_json_status(o, m->status == PLUMB_OK ? PLUMB_OK : PLUMB_MISMATCH);
+	if (m->whole)
+		cJSON_AddItemToObject(root, "whole", cJSON_Duplicate(m->whole, true));
 	list = cJSON_AddArrayToObject(root, "results");
 	for (int i = 0; i < m->parts; i++) {
 		cJSON *copy = cJSON_Duplicate(m->part[i].root, true);

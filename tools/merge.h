@@ -29,6 +29,12 @@ struct merge {
 	bool has_digest; /* every shard has one */
 	struct plumb_digest digest;
 	int status; /* PLUMB_OK: every unit was run once, none failed, and one passed at least */
+
+	/* What a command's own results say together (tools/faults_score.h): a verdict over all units, which no shard has. */
+	const char *gate_name; /* NULL: none */
+	enum shard_verdict gate;
+	char gate_text[200];
+	const struct cJSON *whole; /* the joined result in the command's own format, for merge_json to copy; NULL: none */
 };
 
 /* Read and join. Errors: PLUMB_BAD_INPUT for a file that is no result of a shard (naming file, field, value and expectation),
