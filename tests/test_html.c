@@ -363,12 +363,57 @@ START_TEST(scores)
 		"\"pass\": false, \"cases\": [{\"case\": \"attn_gate/plain/1\", \"op\": \"attn_gate\", \"pass\": true},"
 		"{\"case\": \"attn_gate/nan/2\", \"op\": \"attn_gate\", \"class\": \"nan\", \"pass\": false, \"text\": "
 		"\"out is wrong\", \"replay\": \"plumb test --case attn_gate/nan/2\"}]}";
+	static const char counted[] =
+		"{\"format\": \"plumb faults score 1\", \"lane\": \"simt\", \"seed\": 1, \"pass\": false, \"faults\": ["
+		"{\"id\": \"tie\", \"class\": \"F02\", \"kind\": \"fault\", \"stage\": \"moe\", \"lane\": \"simt\", "
+	        "\"file\": "
+		"\"kernels/moe.cu\", \"line\": 3, \"outcome\": \"killed\", \"killed_by\": \"replay\"},"
+		"{\"id\": \"x\", \"class\": \"drop\", \"kind\": \"mutant\", \"stage\": \"moe\", \"lane\": \"simt\", "
+	        "\"file\": "
+		"\"kernels/moe.cu\", \"line\": 9, \"outcome\": \"survived\", \"why\": \"drop\", \"before\": \"a <b> c\\n  "
+	        "d\", "
+		"\"after\": \"e\", \"again\": \"plumb faults --id x\"}],"
+		"\"classes\": {\"F02\": {\"killed\": 1, \"total\": 1, \"by\": {\"replay\": 1}}, \"drop\": {\"killed\": 0, "
+	        "\"total\": "
+		"1, \"by\": {}}}, \"lanes\": {\"simt\": {\"killed\": 1, \"total\": 2, \"by\": {\"replay\": 1}}},"
+		"\"mutants\": {\"killed\": 0, \"total\": 1, \"least\": 90, \"judged\": false},"
+		"\"shard\": {\"index\": 2, \"of\": 3, \"failure\": \"stopped <here>\"}}";
+	static const char merged[] = "{\"format\": \"plumb merge 1\", \"command\": \"plumb merge *.json\", \"pass\": "
+	                             "false, \"merged\": [{}, {}], \"shard\": "
+				     "{\"command\": \"check\", \"inputs\": {\"policy\": \"f32\"}, \"units\": ["
+				     "{\"name\": \"local/layer00/x\", \"verdict\": \"fail\", \"text\": \"too far\"}, "
+	                             "{\"name\": \"local/layer00/y\", "
+				     "\"verdict\": \"pass\"}, {\"name\": \"local/layer01/y\", \"verdict\": \"skip\"}]}}";
+	cJSON *tree;
 	char *page = page_of(cJSON_Parse(faults), "faults.html");
 
 	ck_assert_ptr_nonnull(strstr(page, "<h1>2 of 3 planted faults caught in lane simt</h1>"));
 	ck_assert_ptr_nonnull(strstr(page, "gdn-tail"));
 	ck_assert_ptr_nonnull(strstr(page, "gdn-lost"));
 	ck_assert_ptr_null(strstr(page, "gdn-same"));
+	free(page);
+	page = page_of(cJSON_Parse(counted), "counted.html");
+	ck_assert_ptr_nonnull(strstr(page, "<h1>1 of 1 planted faults and 0 of 1 mutants caught in lane simt</h1>"));
+	ck_assert_ptr_nonnull(
+		strstr(page, "<code class=\"was\">- a &lt;b&gt; c</code>\n<code class=\"was\">-   d</code>\n<code "
+			     "class=\"is\">+ e</code>"));
+	ck_assert_ptr_nonnull(strstr(page, "tests/faults/equivalent.json"));
+	ck_assert_ptr_nonnull(strstr(page, "plumb faults --id x</code>"));
+	ck_assert_ptr_nonnull(strstr(page, "By lane"));
+	ck_assert_ptr_nonnull(strstr(page, "replay (1)"));
+	ck_assert_ptr_nonnull(strstr(page, "stopped &lt;here&gt;"));
+	ck_assert_ptr_nonnull(strstr(page, "2 of 3"));
+	free(page);
+	page = page_of(cJSON_Parse(merged), "merged.html");
+	ck_assert_ptr_nonnull(strstr(page, "<h1>1 of 3 units of plumb check fail, 1 are skipped</h1>"));
+	ck_assert_ptr_nonnull(strstr(page, "local/layer00/x"));
+	ck_assert_ptr_nonnull(strstr(page, "too far"));
+	free(page);
+	tree = cJSON_Parse(merged);
+	cJSON_AddItemToObject(tree, "whole", cJSON_Parse(counted));
+	page = page_of(tree, "merged-faults.html");
+	ck_assert_ptr_nonnull(strstr(page, "0 of 1 mutants caught"));
+	ck_assert_ptr_nonnull(strstr(page, "plumb merge *.json"));
 	free(page);
 	page = page_of(cJSON_Parse(test), "test.html");
 	ck_assert_ptr_nonnull(strstr(page, "<h1>1 of 2 cases fail on simt</h1>"));

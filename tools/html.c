@@ -410,6 +410,7 @@ static const struct kind kinds[] = {
 	{"plumb bench 1", NULL, html_bench_head, html_bench_body},
 	{"plumb score 1", NULL, html_score_head, html_score_body},
 	{"plumb faults score 1", html_score_of_faults, html_score_head, html_score_body},
+	{"plumb merge 1", html_score_of_merge, html_score_head, html_score_body},
 	{"plumb test 1", html_score_of_test, html_score_head, html_score_body},
 };
 

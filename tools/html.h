@@ -4,7 +4,7 @@
  * page itself; a script draws the charts from data embedded as JSON.
  *
  * Which report it is says the member "format": "plumb check 1", "plumb bisect 1", "plumb bench 1", "plumb faults score 1",
- * "plumb test 1" or, general, "plumb score 1". A tree is not trusted: members that are missing or of another type are shown as missing, and no text of it is ever markup. */
+ * "plumb test 1", "plumb merge 1" or, general, "plumb score 1". A tree is not trusted: members that are missing or of another type are shown as missing, and no text of it is ever markup. */
 #ifndef PLUMB_TOOLS_HTML_H
 #define PLUMB_TOOLS_HTML_H
 
@@ -18,9 +18,12 @@
  *   verdict   "pass" or "fail"; summary: one sentence in words
  *   lanes     array of {name, and optionally note}: the columns, in order ("simt", "cuda", "check", "bisect")
  *   classes   array of {name, stage, reason (optional), tried, caught, by: array of {lane, tried, caught, skipped (optional)}}
- *   survivors array of {name, class, stage, lane, text, replay (optional)}: tried and not caught, each with what it is
+ *   survivors array of {name, class, stage, lane, text, replay (optional)}: tried and not caught, each with what it is; and, of
+ *             code, {before, after: the lines that were changed, advice: what to do}
  *   failures  array of the same: what could not be judged, or is wrong; may be left out
  *   checks    array of {name, caught}: what caught how many; may be left out
+ *   tables    array of {title, head, rows: array of {name, caught, and optionally tried, skipped, by}}, in place of the table by stage; by: what caught
+ *             those of this row, in words; may be left out
  *   word      what is counted in place of "caught": "passed", where nothing was planted; survivors are then not spoken of
  *   rows      what "stage" names, in place of "stage": "op"
  *   inputs    array of {key, value}: provenance, shown as it is; may be left out

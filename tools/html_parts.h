@@ -32,6 +32,7 @@ void html_score_body(FILE *f, const cJSON *report, cJSON *data);
 /* "plumb faults score 1" and "plumb test 1" as "plumb score 1": the caller deletes it. */
 cJSON *html_score_of_faults(const cJSON *report);
 cJSON *html_score_of_test(const cJSON *report);
+cJSON *html_score_of_merge(const cJSON *report); /* and "plumb merge 1" */
 
 /* Write markup: every %s is a text and comes out escaped, %r is markup of our own, %% a percent sign. */
 void html_put(FILE *f, const char *format, ...);

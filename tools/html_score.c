@@ -200,6 +200,101 @@ static void list(FILE *f, const cJSON *list, const char *caption)
 		html_put(f, "<p class=\"dim\">%s of %s.</p>\n", html_count(LISTED_MOST), html_count(n));
 }
 
+/* What was changed, a line each, with a sign before it: never by colour alone. */
+static void change_lines(FILE *f, const char *sign, const char *look, const char *text)
+{
+	while (*text) {
+		size_t n = strcspn(text, "\n");
+		char line[512];
+		snprintf(line, sizeof line, "%.*s", (int)n, text);
+		html_put(f, "<code class=\"%r\">%s %s</code>\n", look, sign, line);
+		text += n + (text[n] == '\n');
+	}
+}
+
+/* Changes of code: one below the other, since lines of code fit no column. */
+static void list_changes(FILE *f, const cJSON *list)
+{
+	const cJSON *one;
+	int n = cJSON_GetArraySize(list), shown = 0;
+
+	cJSON_ArrayForEach (one, list) {
+		if (shown++ == LISTED_MOST)
+			break;
+		html_put(f, "<div class=\"found\"><h3>%s <span class=\"dim\">%s, %s, %s</span></h3>\n<p>%s</p>\n",
+			html_string(one, "name", "?"), html_string(one, "class", "-"), html_string(one, "stage", "-"),
+			html_string(one, "lane", "-"), html_string(one, "text", ""));
+		if (*html_string(one, "before", "") || *html_string(one, "after", "")) {
+			fputs("<div class=\"diff\" tabindex=\"0\" role=\"region\" aria-label=\"The change\">\n", f);
+			change_lines(f, "-", "was", html_string(one, "before", ""));
+			change_lines(f, "+", "is", html_string(one, "after", ""));
+			fputs("</div>\n", f);
+		}
+		if (*html_string(one, "advice", ""))
+			html_put(f, "<p>%s</p>\n", html_string(one, "advice", ""));
+		if (*html_string(one, "replay", ""))
+			html_command(f, "this one alone", html_string(one, "replay", ""));
+		fputs("</div>\n", f);
+	}
+	if (n > LISTED_MOST)
+		html_put(f, "<p class=\"dim\">%s of %s.</p>\n", html_count(LISTED_MOST), html_count(n));
+}
+
+static bool has_changes(const cJSON *list)
+{
+	const cJSON *one;
+	cJSON_ArrayForEach (one, list)
+		if (*html_string(one, "after", "") || *html_string(one, "advice", ""))
+			return true;
+	return false;
+}
+
+static void any_list(FILE *f, const cJSON *items, const char *caption)
+{
+	if (has_changes(items))
+		list_changes(f, items);
+	else
+		list(f, items, caption);
+}
+
+/* A table of rows that are added up already. */
+static void summed_table(FILE *f, const cJSON *report, const cJSON *table, int number)
+{
+	const cJSON *row;
+	bool by = false, share = false;
+
+	cJSON_ArrayForEach (row, html_get(table, "rows")) {
+		by = by || *html_string(row, "by", "");
+		share = share || html_number(row, "caught") < html_number(row, "tried");
+	}
+	html_put(f, "<section aria-labelledby=\"table-%s\"><h2 id=\"table-%s\">%s</h2>\n", html_count(number),
+		html_count(number), html_string(table, "title", "-"));
+	html_put(f,
+		"<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"%s\"><table><caption "
+		"class=\"sr\">%s</caption>"
+		"<thead><tr><th scope=\"col\">%s</th><th scope=\"col\" class=\"n\">%s</th>%r%r</tr></thead><tbody>\n",
+		html_string(table, "title", "-"), html_string(table, "title", "-"), html_string(table, "head", "-"),
+		word_of(report), share ? "<th scope=\"col\">share</th>" : "", by ? "<th scope=\"col\">by</th>" : "");
+	cJSON_ArrayForEach (row, html_get(table, "rows")) {
+		double tried = html_number(row, "tried"), caught = html_number(row, "caught");
+		html_put(f, "<tr%r><th scope=\"row\">%s</th>", caught < tried ? " class=\"bad\"" : "",
+			html_string(row, "name", "?"));
+		if (html_get(row, "tried"))
+			cell_of(f, tried, caught, html_number(row, "skipped"));
+		else
+			html_cell(f, true, html_count(caught));
+		if (share && tried > 0.0)
+			share_cell(f, tried, caught);
+		else if (share)
+			html_cell(f, false, "");
+		if (by)
+			html_put(f, "<td class=\"wrap\">%s</td>", html_string(row, "by", ""));
+		fputs("</tr>\n", f);
+	}
+	html_table_end(f);
+	fputs("</section>\n", f);
+}
+
 static void checks_table(FILE *f, const cJSON *report)
 {
 	const cJSON *one;
@@ -237,21 +332,29 @@ void html_score_body(FILE *f, const cJSON *report, cJSON *data)
 	cJSON_AddStringToObject(data, "kind", "score");
 	if (cJSON_GetArraySize(failures) > 0) {
 		fputs("<section aria-labelledby=\"failures\"><h2 id=\"failures\">Not right</h2>\n", f);
-		list(f, failures, "Not right");
+		any_list(f, failures, "Not right");
 		fputs("</section>\n", f);
 	}
 	if (is_planted(report)) {
 		fputs("<section aria-labelledby=\"survivors\"><h2 id=\"survivors\">Survivors</h2>\n", f);
 		if (cJSON_GetArraySize(survivors) > 0)
-			list(f, survivors, "Survivors");
+			any_list(f, survivors, "Survivors");
 		else
 			fputs("<p>None: everything that was tried was caught.</p>\n", f);
 		fputs("</section>\n", f);
 	}
-	html_put(f, "<section aria-labelledby=\"stages\"><h2 id=\"stages\">By %s</h2>\n",
-		html_string(report, "rows", "stage"));
-	stages_table(f, report);
-	fputs("</section>\n<section aria-labelledby=\"classes\"><h2 id=\"classes\">By class</h2>\n", f);
+	const cJSON *tables = html_get(report, "tables"), *table;
+	int number = 0;
+	cJSON_ArrayForEach (table, tables)
+		summed_table(f, report, table, ++number);
+	if (number == 0) {
+		html_put(f, "<section aria-labelledby=\"stages\"><h2 id=\"stages\">By %s</h2>\n",
+			html_string(report, "rows", "stage"));
+		stages_table(f, report);
+		fputs("</section>\n", f);
+	}
+	html_put(f, "<section aria-labelledby=\"classes\"><h2 id=\"classes\">%r</h2>\n",
+		number ? "By class and stage" : "By class");
 	classes_table(f, report);
 	fputs("</section>\n", f);
 	if (cJSON_GetArraySize(html_get(report, "checks")) > 0) {
