@@ -230,8 +230,10 @@ static const struct {
 } bad[] = {
 	{"--class F99", "no fault is chosen", "1 planted"},
 	{"--op moe_down", "no fault is chosen", "1 planted"},
-	{"--share 3/2", "--share", "3/2"},
-	{"--share 1", "--share", "I/N"},
+	{"--shard 3/2", "--shard", "3/2"},
+	{"--shard 1", "--shard", "I/N"},
+	{"--resume", "--resume", "--json"},
+	{"--json x --html x", "--json", "--html"},
 	{"--lane gpu", "--lane", "simt or cuda"},
 	{"--build /nowhere", "/nowhere", "build tree"},
 	{"--mutate core/nothing.c", "core/nothing.c", ""},
@@ -245,12 +247,12 @@ START_TEST(refused)
 }
 END_TEST
 
-/* Shares part the library; the sample is the same twice. */
-START_TEST(shares_and_lists)
+/* Shards part the library; the sample is the same twice. */
+START_TEST(parts_and_lists)
 {
 	char first[sizeof r.out];
 
-	run_faults(TIE("") "," AGAIN(""), "--list --share 2/2");
+	run_faults(TIE("") "," AGAIN(""), "--list --shard 2/2");
 	program_expect(&r, 0);
 	ck_assert_ptr_nonnull(strstr(r.out, "again"));
 	ck_assert_ptr_null(strstr(r.out, "tie "));
@@ -260,6 +262,43 @@ START_TEST(shares_and_lists)
 	ck_assert_ptr_nonnull(strstr(r.out, "44 faults"));
 	program(&r, dir, "faults --sample --list");
 	ck_assert_str_eq(first, r.out);
+}
+END_TEST
+
+/* Two shards and what merge makes of them; what a shard has judged is taken over, unless it is of another run; a page. */
+START_TEST(shards)
+{
+	static const char both[] = TIE("") "," AGAIN("");
+	char path[SCRATCH_PATH];
+	size_t size;
+
+	run_faults(both, "--shard 1/2 --json one.json");
+	program_expect(&r, 0);
+	ck_assert_ptr_nonnull(strstr(r.out, "1 of 1 killed"));
+	run_faults(both, "--shard 2/2 --json two.json --html two.html");
+	program_expect(&r, 1);
+	char *page = scratch_read(scratch_path(path, dir, "two.html"), &size);
+	ck_assert_ptr_nonnull(strstr(page, "0 of 1 planted faults caught"));
+	ck_assert_ptr_nonnull(strstr(page, "+ for (int w = 0; w &lt; ARGMAX_WARPS; w++)"));
+	free(page);
+	program(&r, dir, "merge one.json two.json --json whole.json --junit whole.xml --html whole.html");
+	program_expect(&r, 1);
+	ck_assert_ptr_nonnull(strstr(r.out, "1 of 2 killed (50.0 %)"));
+	ck_assert_ptr_nonnull(strstr(r.out, "  again  kernels/lm_head.cu:55"));
+	char *junit = scratch_read(scratch_path(path, dir, "whole.xml"), &size);
+	ck_assert_ptr_nonnull(strstr(junit, "tests=\"2\" failures=\"1\""));
+	free(junit);
+	run_faults(both, "--shard 2/2 --json two.json --resume");
+	program_expect(&r, 1);
+	ck_assert_ptr_nonnull(strstr(r.out, "1 of 1 faults were judged before"));
+	ck_assert_ptr_null(strstr(r.out, "unmutated"));
+	ck_assert_ptr_nonnull(strstr(r.out, "0 of 1 killed"));
+	run_faults(both, "--shard 1/2 --json two.json --resume");
+	program_expect_bad(&r, "two.json", "shard.index");
+	run_faults(TIE("") "," AGAIN(", \"race\": true"), "--shard 2/2 --json two.json --resume");
+	program_expect_bad(&r, "two.json", "shard.inputs.faults");
+	run_faults(both, "--shard 9/9"); /* nothing of it */
+	program_expect(&r, 0);
 }
 END_TEST
 
@@ -281,7 +320,8 @@ int main(void)
 	tcase_add_test(runner_itself, control_fails);
 	tcase_add_test(runner_itself, equivalent_mutants);
 	tcase_add_loop_test(runner_itself, refused, 0, (int)(sizeof bad / sizeof bad[0]));
-	tcase_add_test(runner_itself, shares_and_lists);
+	tcase_add_test(runner_itself, parts_and_lists);
+	tcase_add_test(runner_itself, shards);
 	suite_add_tcase(suite, runner_itself);
 	SRunner *runner = srunner_create(suite);
 	srunner_run_all(runner, CK_NORMAL);

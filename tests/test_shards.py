@@ -206,11 +206,89 @@ def test_merge():
     assert "\x1b" not in run("merge", files[0], write("edited.json", tree), files[2], status=1).stdout
 
 
+def faults_shard(index, of, faults, least=100, **more):
+    """The result of a shard of plumb faults, as it writes it (tests/test_faults.c has real ones): faults: (unit, id, kind, outcome)."""
+    units, items = [], []
+    for unit, name, kind, outcome in faults:
+        verdict = {"killed": "pass", "equivalent": "pass", "stillborn": "skip", "survived": "skip" if kind == "mutant" and least < 100 else "fail"}.get(outcome, "fail")
+        units.append({"unit": unit, "name": f"F01/{name}", "verdict": verdict})
+        items.append({"unit": unit, "id": name, "class": "F01", "kind": kind, "stage": "moe", "lane": "simt", "file": "kernels/moe.cu", "line": 3, "why": "w",
+                      "outcome": outcome, "seconds": 1, "checks": 1, **({"killed_by": "replay" if unit % 2 else "test"} if outcome == "killed" else {})})
+    failed = any(u["verdict"] == "fail" for u in units)
+    inputs = {"producer": "plumb", "faults": "sha256:0", "lane": "simt", "seed": "1", "cases": "400", "least": str(least)}
+    tree = {"format": "plumb faults score 1", "lane": "simt", "seed": 1, "seconds": 2, "faults": items,
+            "shard": {"format": "plumb shard 1", "command": "faults", "index": index, "of": of, "total": 4, "inputs": inputs, "units": units, "status": int(failed), **more}}
+    return write(f"faults-{index}.json", tree)
+
+
+def test_faults():
+    def merged(one, two, status, least=100, words=()):
+        files = [faults_shard(1, 2, [(0, "a", *one[0]), (2, "c", *one[1])], least), faults_shard(2, 2, [(1, "b", *two[0]), (3, "d", *two[1])], least)]
+        return run("merge", *files, "--json", "faults.json", *words, status=status).stdout
+
+    planted, mutant = ("fault", "killed"), ("mutant", "killed")
+    said = merged([planted, mutant], [planted, ("fault", "equivalent")], 0)
+    assert "3 of 3 killed (100.0 %); 1 equivalent" in said and said.splitlines()[-1].startswith("pass  faults: 4 units: 4 passed"), said
+    whole = read("faults.json")["whole"]
+    assert [f["id"] for f in whole["faults"]] == list("abcd") and whole["pass"]
+    assert whole["checks"]["replay"]["killed"] == 1 and whole["checks"]["test"]["killed"] == 2 and whole["stages"]["moe"]["total"] == 3
+    assert whole["lanes"]["simt"]["by"] == {"test": 2, "replay": 1} and whole["kinds"]["mutant"]["total"] == 1
+    run("merge", "faults.json", "--json", "again.json")  # a whole can be merged again
+    assert read("again.json")["whole"]["classes"] == whole["classes"]
+    said = merged([planted, mutant], [("fault", "survived"), planted], 1)
+    assert "survivors" in said and "  b  kernels/moe.cu:3" in said, said
+    # an error is the library's or the machine's: no verdict on the suite, as of one run
+    assert "errors (nothing" in merged([planted, mutant], [("fault", "error"), planted], 2)
+    # --least is of the mutants of all shards together, whatever their part in one of them
+    lives = ("mutant", "survived")
+    assert "2 of 3 mutants are killed, at least 66 % have to be" in merged([lives, mutant], [planted, mutant], 0, least=66, words=("--junit", "gate.xml"))
+    suite = ET.parse("gate.xml").getroot()[0]
+    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("5", "0", "1"), suite.attrib
+    said = merged([lives, mutant], [planted, mutant], 1, least=67, words=("--tap", "gate.tap"))
+    with open("gate.tap") as f:
+        assert "not ok 5 - mutants/enough of all together are killed" in f.read()
+    run("merge", "faults.json", status=1)
+    assert len(read("faults.json")["shard"]["also"]) == 1
+    merged([lives, ("fault", "survived")], [mutant, mutant], 1, least=0)  # planted faults: all of them, always
+    # a file that contradicts itself is refused
+    merged([planted, mutant], [planted, planted], 0)
+    shard = read("faults-2.json")
+    for change, names in (
+            (lambda t: t["faults"][0].__setitem__("outcome", "survived"), ("edited.json", "b is unit 1", "survived")),
+            (lambda t: t["faults"][0].__setitem__("outcome", "dead"), ("edited.json", "outcome is 'dead'")),
+            (lambda t: t["faults"][0].__setitem__("unit", 3), ("edited.json", "unit 3")),
+            (lambda t: t["faults"][0].pop("killed_by"), ("edited.json", "killed_by")),
+            (lambda t: t["faults"][1].pop("stage"), ("edited.json", "stage")),
+            (lambda t: t["faults"][1].__setitem__("line", -1), ("edited.json", "line")),
+            (lambda t: t["faults"].pop(), ("edited.json", "fewer than shard.units")),
+            (lambda t: t["faults"].append(t["faults"][0]), ("edited.json", "more than shard.units")),
+            (lambda t: t.__setitem__("format", "x"), ("edited.json", "plumb faults score 1")),
+            (lambda t: t.pop("faults"), ("edited.json", "faults")),
+            (lambda t: t["shard"]["inputs"].__setitem__("least", "90"), ("shard.inputs.least",)),
+            (lambda t: t["shard"]["inputs"].__setitem__("faults", "sha256:1"), ("shard.inputs.faults",))):
+        tree = copy.deepcopy(shard)
+        change(tree)
+        refused("merge", "faults-1.json", write("edited.json", tree), "--html", "never.html", names=names)
+        assert not os.path.exists("never.html")
+    for least in ("101", "-1", "x", "", "9 "):
+        trees = [read("faults-1.json"), read("faults-2.json")]
+        for tree in trees:
+            tree["shard"]["inputs"]["least"] = least
+        refused("merge", write("x1.json", trees[0]), write("x2.json", trees[1]), names=("x1.json", "shard.inputs.least"))
+    # a shard whose unmutated files failed: the whole has failed
+    dead = faults_shard(2, 2, [], failure="the unmutated control fails <x>", status=1)
+    said = run("merge", "faults-1.json", dead, "--html", "dead.html", status=1).stdout
+    assert "the unmutated control fails" in said and "2 missing" in said, said
+    with open("dead.html") as f:
+        assert "control fails &lt;x&gt;" in f.read()
+
+
 with tempfile.TemporaryDirectory() as folder:
     os.chdir(folder)
     os.environ.pop("COLUMNS", None)
     test_check()
     test_others()
     test_merge()
+    test_faults()
     os.chdir("/")
 print(f"test_shards: {runs} runs of plumb; shards are merged to what one run gives")
