@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "tests/support/program.h"
 #include "tests/support/scratch.h"
@@ -265,6 +266,14 @@ START_TEST(parts_and_lists)
 }
 END_TEST
 
+/* Every %s is the scratch folder. */
+static void run_in_parts(const char *faults, const char *options)
+{
+	char text[4 * SCRATCH_PATH];
+	snprintf(text, sizeof text, options, dir, dir);
+	run_faults(faults, text);
+}
+
 /* Two shards and what merge makes of them; what a shard has judged is taken over, unless it is of another run; a page. */
 START_TEST(shards)
 {
@@ -272,30 +281,33 @@ START_TEST(shards)
 	char path[SCRATCH_PATH];
 	size_t size;
 
-	run_faults(both, "--shard 1/2 --json one.json");
+	ck_assert_int_eq(
+		mkdir(scratch_path(path, dir, "parts"), 0777), 0); /* a library has no other JSON files beside it */
+	run_in_parts(both, "--shard 1/2 --json %s/parts/one.json");
 	program_expect(&r, 0);
 	ck_assert_ptr_nonnull(strstr(r.out, "1 of 1 killed"));
-	run_faults(both, "--shard 2/2 --json two.json --html two.html");
+	run_in_parts(both, "--shard 2/2 --json %s/parts/two.json --html %s/parts/two.html");
 	program_expect(&r, 1);
-	char *page = scratch_read(scratch_path(path, dir, "two.html"), &size);
+	char *page = scratch_read(scratch_path(path, dir, "parts/two.html"), &size);
 	ck_assert_ptr_nonnull(strstr(page, "0 of 1 planted faults caught"));
 	ck_assert_ptr_nonnull(strstr(page, "+ for (int w = 0; w &lt; ARGMAX_WARPS; w++)"));
 	free(page);
-	program(&r, dir, "merge one.json two.json --json whole.json --junit whole.xml --html whole.html");
+	program(&r, dir, "merge %s/parts/one.json %s/parts/two.json --json %s/parts/whole.json --junit %s/parts/whole.xml",
+		dir, dir, dir, dir);
 	program_expect(&r, 1);
 	ck_assert_ptr_nonnull(strstr(r.out, "1 of 2 killed (50.0 %)"));
 	ck_assert_ptr_nonnull(strstr(r.out, "  again  kernels/lm_head.cu:55"));
-	char *junit = scratch_read(scratch_path(path, dir, "whole.xml"), &size);
+	char *junit = scratch_read(scratch_path(path, dir, "parts/whole.xml"), &size);
 	ck_assert_ptr_nonnull(strstr(junit, "tests=\"2\" failures=\"1\""));
 	free(junit);
-	run_faults(both, "--shard 2/2 --json two.json --resume");
+	run_in_parts(both, "--shard 2/2 --json %s/parts/two.json --resume");
 	program_expect(&r, 1);
 	ck_assert_ptr_nonnull(strstr(r.out, "1 of 1 faults were judged before"));
 	ck_assert_ptr_null(strstr(r.out, "unmutated"));
 	ck_assert_ptr_nonnull(strstr(r.out, "0 of 1 killed"));
-	run_faults(both, "--shard 1/2 --json two.json --resume");
+	run_in_parts(both, "--shard 1/2 --json %s/parts/two.json --resume");
 	program_expect_bad(&r, "two.json", "shard.index");
-	run_faults(TIE("") "," AGAIN(", \"race\": true"), "--shard 2/2 --json two.json --resume");
+	run_in_parts(TIE("") "," AGAIN(", \"race\": true"), "--shard 2/2 --json %s/parts/two.json --resume");
 	program_expect_bad(&r, "two.json", "shard.inputs.faults");
 	run_faults(both, "--shard 9/9"); /* nothing of it */
 	program_expect(&r, 0);
@@ -321,8 +333,12 @@ int main(void)
 	tcase_add_test(runner_itself, equivalent_mutants);
 	tcase_add_loop_test(runner_itself, refused, 0, (int)(sizeof bad / sizeof bad[0]));
 	tcase_add_test(runner_itself, parts_and_lists);
-	tcase_add_test(runner_itself, shards);
 	suite_add_tcase(suite, runner_itself);
+	TCase *parts = tcase_create("parts");
+	tcase_set_timeout(parts, 1200);
+	tcase_add_checked_fixture(parts, setup, teardown);
+	tcase_add_test(parts, shards);
+	suite_add_tcase(suite, parts);
 	SRunner *runner = srunner_create(suite);
 	srunner_run_all(runner, CK_NORMAL);
 	int failed = srunner_ntests_failed(runner);

@@ -366,23 +366,23 @@ START_TEST(scores)
 	static const char counted[] =
 		"{\"format\": \"plumb faults score 1\", \"lane\": \"simt\", \"seed\": 1, \"pass\": false, \"faults\": ["
 		"{\"id\": \"tie\", \"class\": \"F02\", \"kind\": \"fault\", \"stage\": \"moe\", \"lane\": \"simt\", "
-	        "\"file\": "
+		"\"file\": "
 		"\"kernels/moe.cu\", \"line\": 3, \"outcome\": \"killed\", \"killed_by\": \"replay\"},"
 		"{\"id\": \"x\", \"class\": \"drop\", \"kind\": \"mutant\", \"stage\": \"moe\", \"lane\": \"simt\", "
-	        "\"file\": "
+		"\"file\": "
 		"\"kernels/moe.cu\", \"line\": 9, \"outcome\": \"survived\", \"why\": \"drop\", \"before\": \"a <b> c\\n  "
-	        "d\", "
+		"d\", "
 		"\"after\": \"e\", \"again\": \"plumb faults --id x\"}],"
 		"\"classes\": {\"F02\": {\"killed\": 1, \"total\": 1, \"by\": {\"replay\": 1}}, \"drop\": {\"killed\": 0, "
-	        "\"total\": "
+		"\"total\": "
 		"1, \"by\": {}}}, \"lanes\": {\"simt\": {\"killed\": 1, \"total\": 2, \"by\": {\"replay\": 1}}},"
 		"\"mutants\": {\"killed\": 0, \"total\": 1, \"least\": 90, \"judged\": false},"
 		"\"shard\": {\"index\": 2, \"of\": 3, \"failure\": \"stopped <here>\"}}";
 	static const char merged[] = "{\"format\": \"plumb merge 1\", \"command\": \"plumb merge *.json\", \"pass\": "
-	                             "false, \"merged\": [{}, {}], \"shard\": "
+				     "false, \"merged\": [{}, {}], \"shard\": "
 				     "{\"command\": \"check\", \"inputs\": {\"policy\": \"f32\"}, \"units\": ["
 				     "{\"name\": \"local/layer00/x\", \"verdict\": \"fail\", \"text\": \"too far\"}, "
-	                             "{\"name\": \"local/layer00/y\", "
+				     "{\"name\": \"local/layer00/y\", "
 				     "\"verdict\": \"pass\"}, {\"name\": \"local/layer01/y\", \"verdict\": \"skip\"}]}}";
 	cJSON *tree;
 	char *page = page_of(cJSON_Parse(faults), "faults.html");

@@ -542,9 +542,9 @@ static int check_options(struct faults_command *c, struct plumb_error *err)
 	if (status == PLUMB_OK && c->resume && (!c->json || strcmp(c->json, "-") == 0))
 		status = plumb_fail(err, PLUMB_BAD_INPUT, "--resume needs --json FILE, which holds what was judged before");
 	if (status == PLUMB_OK)
-		status = output_refuse("--json", c->json, c->source, c->library, err);
+		status = output_refuse("--json", c->json, c->source, NULL, err);
 	if (status == PLUMB_OK)
-		status = output_refuse("--html", c->html, c->source, c->library, err);
+		status = output_refuse("--html", c->html, c->source, NULL, err);
 	if (status == PLUMB_OK)
 		status = output_differ("--json", c->json, "--html", c->html, err);
 	c->score.seed = c->seed;

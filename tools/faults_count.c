@@ -262,6 +262,8 @@ static void list_of(const char *title, const cJSON *score, enum fault_outcome ou
 		if (*text_of(f, "again"))
 			printf("    %s%s%s\n", output_dim(), shown(text_of(f, "again")), output_plain());
 	}
+	if (listed && outcome == FAULT_SURVIVED)
+		printf("  Each is to be killed by a better check, or recorded with a reason: docs/faults.md\n");
 }
 
 void faults_score_print(const cJSON *score)
@@ -288,8 +290,7 @@ void faults_score_print(const cJSON *score)
 			print_table(tables[i].title, table, check ? none : wanted, !check && !file);
 	}
 	if (!output_quiet()) {
-		list_of("survivors: each is to be killed by a better check, or recorded with a reason (docs/faults.md):",
-			score, FAULT_SURVIVED);
+		list_of("survivors:", score, FAULT_SURVIVED);
 		list_of("recorded as equivalent, but killed (the record is wrong):", score, FAULT_NOT_EQUIVALENT);
 		list_of("errors (nothing is known of these):", score, FAULT_ERROR);
 		list_of("only on the GPU:", score, FAULT_ELSEWHERE);

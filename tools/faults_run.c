@@ -64,6 +64,8 @@ static _Noreturn void child(const char *folder, const char *command, double limi
 	setenv("OMP_NUM_THREADS", "1", 1); /* faults run side by side */
 	setenv("OPENBLAS_NUM_THREADS", "1", 1);
 	setenv("NO_COLOR", "1", 1);
+	unsetenv("CK_RUN_SUITE"); /* what is left out of a test must not be by somebody's environment */
+	unsetenv("CK_RUN_CASE");
 	execl("/bin/sh", "sh", "-c", command, (char *)NULL);
 	_exit(127);
 }
