@@ -370,6 +370,8 @@ static int run_all(
 		free(turn);
 		return plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for %zu results", count);
 	}
+	if (count > 0 && count < (size_t)jobs)
+		faults_judge_jobs(j, jobs / (int)count);
 	progress_begin(&progress, true, "faults");
 	while (done < count && ended >= 0 && status == PLUMB_OK) {
 		for (int k = 0; k < jobs && next < count && status == PLUMB_OK; k++) {

@@ -172,6 +172,9 @@ int faults_judge_controls(
 /* How long a fault may take, against others: objects to compile, without a unit. */
 int faults_judge_weight(const struct fault_judge *j, const struct fault *fault);
 
+/* How many cases a check runs at a time: 1, or more where there are fewer faults than cores. */
+void faults_judge_jobs(struct fault_judge *j, int jobs);
+
 /* One fault, in a process of its own or not: sets outcome, check, text, seconds, checks. worker: number of a scratch folder. */
 void faults_judge_one(struct fault_judge *j, struct fault *fault, int worker);
 

@@ -188,7 +188,8 @@ int faults_judge_open(const struct fault_build *b, const struct fault_targets *t
 	char *controls = faults_format("%s/control", b->scratch);
 
 	*out = j;
-	*j = (struct fault_judge){.build = b, .targets = targets, .options = *options, .shared_count = SEAT_CHECKS};
+	*j = (struct fault_judge){
+		.build = b, .targets = targets, .options = *options, .jobs = 1, .shared_count = SEAT_CHECKS};
 	for (size_t i = 0; i < targets->count; i++)
 		j->shared_count += (size_t)targets->target[i].tests;
 	j->shared =
@@ -418,6 +419,11 @@ int faults_judge_controls(
 }
 
 /* ---- one ---- */
+
+void faults_judge_jobs(struct fault_judge *j, int jobs)
+{
+	j->jobs = jobs < 1 ? 1 : jobs;
+}
 
 int faults_judge_weight(const struct fault_judge *j, const struct fault *f)
 {

@@ -30,6 +30,7 @@ struct fault_judge {
 	const struct fault_build *build;
 	const struct fault_targets *targets;
 	struct fault_options options;
+	int jobs;                    /* cases at a time, of one check: 1 but where faults are fewer than cores */
 	struct fault_control *seat;  /* (SEAT_CHECKS) shared */
 	struct fault_control **host; /* (targets)(tests of it) shared */
 	struct fault_control *shared;

@@ -151,7 +151,8 @@ static bool seat_kills(
 {
 	const struct fault_check *c = &faults_checks[check];
 	const struct fault_control *control = &j->seat[check];
-	char *command = faults_seat_command(j, c, ops, library, 0, 1), *log = faults_format("%s/check.log", folder), *again;
+	char *command = faults_seat_command(j, c, ops, library, 0, j->jobs), *log = faults_format("%s/check.log", folder),
+	     *again;
 	struct fault_run run, control_run;
 	bool killed = false;
 
@@ -203,7 +204,10 @@ static int compile_unit(struct fault_judge *j, const struct fault_target *t, str
 	for (int i = 0; i < n; i++) {
 		char *to = faults_object_path(folder, list[i]), *controls = faults_format("%s/control", j->build->scratch);
 		char *control = faults_object_path(controls, list[i]), *longer;
-		int status = faults_compile(j->build, list[i], faults_level(list[i]), overlay, to, text, sizeof text);
+		int status =
+			access(to, R_OK) == 0 /* of another unit too */
+				? PLUMB_OK
+				: faults_compile(j->build, list[i], faults_level(list[i]), overlay, to, text, sizeof text);
 		if (status != PLUMB_OK) {
 			f->outcome = f->mutant ? FAULT_STILLBORN : FAULT_ERROR;
 			snprintf(f->text, sizeof f->text, "does not compile: %s", text);
@@ -238,42 +242,83 @@ static bool link_plumb(const struct fault_judge *j, const struct fault_object *c
 	return good;
 }
 
-/* The checks of one unit, whose objects differ from the control's. Sets the outcome: killed, error, identical or survived. The
- * race check goes first where the fault is of its kind. Checks that take long come after a look at optimised object code. */
-static void check_unit(struct fault_judge *j, const struct fault_target *t, struct fault *f, const char *folder,
-	const char *overlay, const char *library)
-{
+/* A unit whose objects differ from the control's, or all such units together. */
+struct touched {
+	uint64_t ops;
 	const struct fault_object *list[MAX_SWAPS];
-	const uint64_t ops = f->op == PLUMB_OP_COUNT ? t->ops : (uint64_t)1 << f->op;
-	bool looked = false;
+	int n;
+	char *objects; /* those that differ, for the linker */
+};
 
+/* An object of opt/ may be of several units. */
+static void touched_add(struct touched *all, const struct touched *one)
+{
+	for (const char *at = one->objects + strspn(one->objects, " "); *at; at += strspn(at, " ")) {
+		size_t n = strcspn(at, " ");
+		char *word = faults_format(" %.*s ", (int)n, at), *padded = faults_format("%s ", all->objects);
+		if (!strstr(padded, word)) {
+			char *longer = faults_format("%s %.*s", all->objects, (int)n, at);
+			free(all->objects);
+			all->objects = longer;
+		}
+		free(padded);
+		free(word);
+		at += n;
+	}
+	all->ops |= one->ops;
+	for (int i = 0; i < one->n && all->n < MAX_SWAPS; i++) {
+		int at = 0;
+		while (at < all->n && all->list[at] != one->list[i])
+			at++;
+		all->list[at] = one->list[i];
+		all->n += at == all->n;
+	}
+}
+
+/* The checks of a unit, until one of them kills; the race check first where the fault is of its kind. Not those on golden files. */
+static void check_unit(
+	struct fault_judge *j, const struct touched *t, struct fault *f, const char *folder, const char *library)
+{
 	f->outcome = FAULT_SURVIVED;
 	for (int pass = 0; pass < 2; pass++)
 		for (int c = 0; c < SEAT_CHECKS; c++) {
-			if (faults_checks[c].race != (pass == 0) || (faults_checks[c].race && !f->race))
+			const struct fault_check *k = &faults_checks[c];
+			if (k->golden || k->race != (pass == 0) || (k->race && !f->race))
 				continue;
-			if (faults_checks[c].class && !link_plumb(j, list, faults_unit_objects(j, t, f, list), folder)) {
+			if (k->class && !link_plumb(j, t->list, t->n, folder)) {
 				f->outcome = FAULT_ERROR;
 				snprintf(f->text, sizeof f->text, "the program does not link");
 				return;
 			}
-			if (faults_checks[c].golden && !looked) {
-				looked = true;
-				if (faults_is_identical(j, list, faults_unit_objects(j, t, f, list), folder, overlay)) {
-					f->outcome = FAULT_IDENTICAL;
-					return;
-				}
-			}
-			if (seat_kills(j, c, ops, library, folder, f) || f->outcome == FAULT_ERROR)
+			if (seat_kills(j, c, t->ops, library, folder, f) || f->outcome == FAULT_ERROR)
 				return;
 		}
 }
 
+/* What no unit's checks have found: a look at optimised object code, then the golden files, with all units in their seats at once, as
+ * they would be in a program. */
+static void check_golden(struct fault_judge *j, const struct touched *all, struct fault *f, const char *folder,
+	const char *overlay, const char *library)
+{
+	if (faults_is_identical(j, all->list, all->n, folder, overlay)) {
+		f->outcome = FAULT_IDENTICAL;
+		return;
+	}
+	if (faults_link_seat(j->build, all->objects, library, f->text, sizeof f->text) != PLUMB_OK) {
+		f->outcome = FAULT_ERROR;
+		return;
+	}
+	for (int c = 0; c < SEAT_CHECKS; c++)
+		if (faults_checks[c].golden &&
+			(seat_kills(j, c, all->ops, library, folder, f) || f->outcome == FAULT_ERROR))
+			return;
+}
+
 void faults_judge_seat(struct fault_judge *j, struct fault *f, const char *folder)
 {
-	char *overlay = faults_format("%s/overlay", folder), *library = faults_format("%s/fault.so", folder), *objects;
+	char *overlay = faults_format("%s/overlay", folder), *library = faults_format("%s/fault.so", folder);
+	struct touched all = {.objects = faults_format("%s", "")};
 	int touched = 0;
-	bool survived = false;
 
 	f->outcome = FAULT_ERROR;
 	if (!faults_write_overlay(j, f, overlay, f->text, sizeof f->text))
@@ -283,24 +328,28 @@ void faults_judge_seat(struct fault_judge *j, struct fault *f, const char *folde
 		const struct fault_target *t = &j->targets->target[i];
 		if (!t->ops || (f->op != PLUMB_OP_COUNT && !(t->ops >> f->op & 1)) || !faults_unit_has(j, t, f))
 			continue;
+		struct touched one = {.ops = f->op == PLUMB_OP_COUNT ? t->ops : (uint64_t)1 << f->op};
 		touched++;
-		int n = compile_unit(j, t, f, folder, overlay, &objects);
-		if (n > 0 && faults_link_seat(j->build, objects, library, f->text, sizeof f->text) != PLUMB_OK)
+		one.n = faults_unit_objects(j, t, f, one.list);
+		int n = compile_unit(j, t, f, folder, overlay, &one.objects);
+		if (n > 0 && faults_link_seat(j->build, one.objects, library, f->text, sizeof f->text) != PLUMB_OK)
 			f->outcome = f->mutant ? FAULT_STILLBORN : FAULT_ERROR;
 		else if (n > 0)
-			check_unit(j, t, f, folder, overlay, library);
-		survived |= f->outcome == FAULT_SURVIVED;
-		free(objects);
+			check_unit(j, &one, f, folder, library);
+		if (n > 0)
+			touched_add(&all, &one);
+		free(one.objects);
 	}
 	if (!touched) {
 		f->outcome = FAULT_ERROR;
 		snprintf(f->text, sizeof f->text, "no kernel file that targets.json gives ops%s%s is compiled from %s",
 			f->op == PLUMB_OP_COUNT ? "" : " like ", f->op == PLUMB_OP_COUNT ? "" : plumb_ops[f->op].name,
 			f->file);
-	} else if (f->outcome == FAULT_IDENTICAL && survived) {
-		f->outcome = FAULT_SURVIVED;
+	} else if (f->outcome == FAULT_SURVIVED) {
+		check_golden(j, &all, f, folder, overlay, library);
 	}
 out:
+	free(all.objects);
 	free(overlay);
 	free(library);
 }
