@@ -266,6 +266,19 @@ START_TEST(parts_and_lists)
 }
 END_TEST
 
+/* A fault in one element of what one token of golden/tiny has: no generated case meets it, and the golden file does. */
+START_TEST(golden_alone)
+{
+	run_faults("{\"id\": \"tiny\", \"class\": \"F08\", \"op\": \"embed\", \"kind\": \"fault\", \"file\": "
+		   "\"kernels/embed.cu\", \"find\": \"residual[s * hidden + c] = value;\", \"replace\": \"residual[s * "
+		   "hidden + c] = *token == 235 && c == 5 && value == -0x1.2cp-2f ? value + 1.0f : value;\", \"why\": "
+		   "\"planted\"}",
+		"");
+	program_expect(&r, 0);
+	ck_assert_ptr_nonnull(strstr(r.out, "tiny by golden f32"));
+}
+END_TEST
+
 /* Every %s is the scratch folder. */
 static void run_in_parts(const char *faults, const char *options)
 {
@@ -338,6 +351,7 @@ int main(void)
 	tcase_set_timeout(parts, 1200);
 	tcase_add_checked_fixture(parts, setup, teardown);
 	tcase_add_test(parts, shards);
+	tcase_add_test(parts, golden_alone);
 	suite_add_tcase(suite, parts);
 	SRunner *runner = srunner_create(suite);
 	srunner_run_all(runner, CK_NORMAL);
