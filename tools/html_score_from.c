@@ -349,9 +349,12 @@ cJSON *html_score_of_merge(const cJSON *report)
 			const char *slash = strrchr(name, '/');
 			const bool fail = strcmp(verdict, "fail") == 0, skip = strcmp(verdict, "skip") == 0;
 			if (classes && !list) {
-				char group[200], first[200];
-				snprintf(group, sizeof group, "%.*s", slash ? (int)(slash - name) : 0, name);
-				snprintf(first, sizeof first, "%.*s", (int)strcspn(name, "/ "), name);
+				char group[200], first[200]; /* "local/layer00" of "local/layer00/gdn/output" */
+				size_t to = strcspn(name, "/ ");
+				snprintf(first, sizeof first, "%.*s", (int)to, name);
+				to += name[to] == '/' ? 1 + strcspn(name + to + 1, "/ ") : 0;
+				snprintf(group, sizeof group, "%.*s",
+					slash && name + to > slash ? (int)(slash - name) : (int)to, name);
 				units++;
 				failed += fail;
 				skipped += skip;
@@ -372,9 +375,16 @@ cJSON *html_score_of_merge(const cJSON *report)
 		cJSON_AddStringToObject(one, "text", html_string(shard, "failure", ""));
 	}
 	if (classes) {
-		snprintf(text, sizeof text, "%s of %s units of plumb %.60s fail%s%s%s", html_count(failed),
-			html_count(units), command, skipped > 0.0 ? ", " : "", skipped > 0.0 ? html_count(skipped) : "",
-			skipped > 0.0 ? " are skipped" : "");
+		const bool pass = failed == 0.0 && html_true(report, "pass");
+		char rest[48] = "";
+		if (skipped > 0.0)
+			snprintf(rest, sizeof rest, ", %s are skipped", html_count(skipped));
+		if (pass)
+			snprintf(text, sizeof text, "%s units of plumb %.60s pass%s", html_count(units - skipped), command,
+				rest);
+		else
+			snprintf(text, sizeof text, "%s of %s units of plumb %.60s fail%s", html_count(failed),
+				html_count(units), command, rest);
 		cJSON_AddStringToObject(score, "summary", text);
 		if (*html_string(shard, "digest", ""))
 			input(inputs, "digest", html_string(shard, "digest", ""));
