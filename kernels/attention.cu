@@ -395,7 +395,7 @@ static __global__ void __launch_bounds__(32 * WEIGHTED_WARPS) attn_weighted_kern
 			if (e >= entries || d0 + c >= a.head_dim)
 				PLUMB_UNROLL
 			for (int j = 0; j < PLUMB_KEY_COLUMNS; j++)
-				v[j] = 0.0f;
+				v[j] = -0.0f;
 			PLUMB_AS(float4, value[e] + c)[0] = make_float4(v[0], v[1], v[2], v[3]);
 			PLUMB_AS(float4, value[e] + c)[1] = make_float4(v[4], v[5], v[6], v[7]);
 		}
@@ -403,7 +403,7 @@ static __global__ void __launch_bounds__(32 * WEIGHTED_WARPS) attn_weighted_kern
 		for (int i = thread; i < PLUMB_ATTN_CHUNK * WEIGHTED_SLICE; i += THREADS) {
 			const int e = i / WEIGHTED_SLICE, c = i % WEIGHTED_SLICE;
 			value[e][c] =
-				e < entries && d0 + c < a.head_dim ? plumb_paged_value(a.values, rows[e], d0 + c) : 0.0f;
+				e < entries && d0 + c < a.head_dim ? plumb_paged_value(a.values, rows[e], d0 + c) : -0.0f;
 		}
 	}
 	plumb_grid_dependency_wait();
@@ -436,7 +436,7 @@ static __global__ void __launch_bounds__(32 * WEIGHTED_WARPS) attn_weighted_kern
 			const int e = (thread + l * THREADS) % PLUMB_ATTN_CHUNK,
 				  h = (thread + l * THREADS) / PLUMB_ATTN_CHUNK;
 			const float p = plumb_rne(a.bf16, plumb_divf(plumb_expf(s[l] - head_largest[h]), head_sum[h]));
-			/* an entry past the end adds +0 times +0, which changes no sum */
+			/* an entry past the end adds +0 times -0, which changes no sum: products that underflow leave -0 */
 			weight[e][h / WEIGHTED_HEADS * 4 + h % WEIGHTED_HEADS] = h0 + h < group && e < entries ? p : 0.0f;
 		}
 		__syncthreads();
