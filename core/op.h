@@ -172,9 +172,10 @@ struct plumb_env {
 	const struct plumb_config *cfg;
 	enum plumb_policy policy;
 	enum plumb_ties ties;
-	int64_t capacity;              /* P */
-	bool unrounded;                /* reference only: leave out the last rounding of each output (shows how near a value
+	int64_t capacity; /* P */
+	bool unrounded;   /* reference only: leave out the last rounding of each output (shows how near a value
 	                            lies to a rounding boundary); the value written is then binary32 */
+	uint64_t nudge;   /* reference only: 0, or a seed: what binary32 arithmetic leaves open is moved (ref/nudge.h) */
 	struct plumb_error *err;       /* message of a failed call */
 	void *device;                  /* of the set: stream, simt schedule, ...; NULL for ref */
 	const struct plumb_call *call; /* of the decoder (core/decoder.h): layer, site, position; NULL outside of one */

@@ -22,7 +22,7 @@ int hc_norm_down_ref(const struct plumb_env *env, const void *args)
 		const float *stream = a->residual + ts * D;
 		for (int64_t c = 0; c < D; c++)
 			x[c] = (double)stream[c];
-		norm_ref(x, w + ts % S * D, D, (double)env->cfg->rms_norm_eps, x);
+		norm_ref(env, x, w + ts % S * D, D, x);
 		for (int64_t c = 0; c < D; c++)
 			a->normed[ts * D + c] = store(env, x[c]);
 	}

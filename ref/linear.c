@@ -70,22 +70,41 @@ static bool blas_has_room(int threads)
 	return room;
 }
 
+/* y[t, i] = sum_k x[t, k] * panel[i, k], rows of y count apart. */
+static void product(
+	int blas, const double *x, const double *panel, int64_t T, int64_t rows, int64_t K, double *y, int64_t count)
+{
+	if (blas) {
+		cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)T, (int)rows, (int)K, 1.0, x, (int)K, panel,
+			(int)K, 0.0, y, (int)count);
+		return;
+	}
+	for (int64_t t = 0; t < T; t++)
+		for (int64_t i = 0; i < rows; i++)
+			y[t * count + i] = dot(panel + i * K, x + t * K, K);
+}
+
 int linear_sum_ref(const struct plumb_env *env, const struct plumb_weight *w, const float *x, int64_t T, int64_t n0,
 	int64_t count, double *sum)
 {
 	int64_t K = w->cols;
 	int blas = chosen == LINEAR_BLAS || (chosen == LINEAR_AUTO && T >= LINEAR_BLAS_ROWS);
-	double *xd = scratch_ref(env, T * K, sizeof *xd); /* (T, K) */
-	int failed = !xd;
+	double *xd = scratch_ref(env, T * K, sizeof *xd);                                         /* (T, K) */
+	double *squares = env->nudge ? scratch_ref(env, T * (count + K), sizeof *squares) : NULL; /* (T, count), (T, K) */
+	int failed = !xd || (env->nudge && !squares);
 
 	if (xd && blas && !blas_has_room(count * K > 65536 ? omp_get_max_threads() : 1)) {
+		free(squares);
 		free(xd);
 		return plumb_fail(env->err, PLUMB_BAD_INPUT,
 			"out of memory: OpenBLAS takes 128 MiB for each of %d threads (ulimit -v, --threads)",
 			count * K > 65536 ? omp_get_max_threads() : 1);
 	}
-	for (int64_t i = 0; !failed && i < T * K; i++)
+	for (int64_t i = 0; !failed && i < T * K; i++) {
 		xd[i] = (double)x[i];
+		if (squares)
+			squares[T * count + i] = xd[i] * xd[i];
+	}
 	if (blas)
 		openblas_set_num_threads(1); /* the panels below are the parallelism: same bits with any thread count */
 
@@ -105,18 +124,19 @@ int linear_sum_ref(const struct plumb_env *env, const struct plumb_weight *w, co
 				continue;
 			for (int64_t i = 0; i < rows; i++)
 				decode_row(w, n0 + n + i, narrow, panel + i * K);
-			if (blas) {
-				cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)T, (int)rows, (int)K, 1.0, xd,
-					(int)K, panel, (int)K, 0.0, sum + n, (int)count);
+			product(blas, xd, panel, T, rows, K, sum + n, count);
+			if (!squares)
 				continue;
-			}
-			for (int64_t t = 0; t < T; t++)
-				for (int64_t i = 0; i < rows; i++)
-					sum[t * count + n + i] = dot(panel + i * K, xd + t * K, K);
+			for (int64_t i = 0; i < rows * K; i++)
+				panel[i] *= panel[i];
+			product(blas, squares + T * count, panel, T, rows, K, squares + n, count);
 		}
 		free(panel);
 		free(narrow);
 	}
+	for (int64_t i = 0; squares && !failed && i < T * count; i++)
+		sum[i] = nudge_sum(env, sum[i], squares[i], K);
+	free(squares);
 	free(xd);
 	if (failed)
 		return plumb_fail(env->err, PLUMB_BAD_INPUT, "out of memory for a product of %lld x %lld",
@@ -142,9 +162,17 @@ int linear_ref(const struct plumb_env *env, const struct plumb_weight *w, const 
 	return status;
 }
 
-void norm_ref(const double *x, const double *w, int64_t n, double eps, double *y)
+double squares_ref(const struct plumb_env *env, const double *x, int64_t n)
 {
-	double r = 1.0 / sqrt(dot(x, x, n) / (double)n + eps);
+	double sum = dot(x, x, n), squares = 0.0;
+	for (int64_t i = 0; env->nudge && i < n; i++)
+		squares += x[i] * x[i] * (x[i] * x[i]);
+	return nudge_sum(env, sum, squares, n);
+}
+
+void norm_ref(const struct plumb_env *env, const double *x, const double *w, int64_t n, double *y)
+{
+	double r = 1.0 / sqrt(squares_ref(env, x, n) / (double)n + (double)env->cfg->rms_norm_eps);
 	for (int64_t i = 0; i < n; i++)
 		y[i] = (x[i] * r) * (1.0 + w[i]);
 }

@@ -28,9 +28,12 @@ int linear_sum_ref(const struct plumb_env *env, const struct plumb_weight *w, co
 /* y[t, n] = rne(sum_k w[n, k] * x[t, k]), all rows. y: (T, N) f32. lin(W, x) of model-spec. */
 int linear_ref(const struct plumb_env *env, const struct plumb_weight *w, const float *x, int64_t T, float *y);
 
-/* Norm of model-spec 2.1 on one vector, before its rne: y = (x*r)*(1 + w), r = 1/sqrt(mean(x^2) + eps).
+/* sum x^2 of (n) f64. */
+double squares_ref(const struct plumb_env *env, const double *x, int64_t n);
+
+/* Norm of model-spec 2.1 on one vector, before its rne: y = (x*r)*(1 + w), r = 1/sqrt(mean(x^2) + eps), eps the config's.
  * x, w, y: (n) f64. y may be x. */
-void norm_ref(const double *x, const double *w, int64_t n, double eps, double *y);
+void norm_ref(const struct plumb_env *env, const double *x, const double *w, int64_t n, double *y);
 
 /* A vector weight as binary64: out (cols). */
 int vector_ref(const struct plumb_env *env, const struct plumb_weight *w, double *out);

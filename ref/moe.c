@@ -107,11 +107,11 @@ int moe_down_ref(const struct plumb_env *env, const void *args)
 	int64_t D = env->cfg->hidden, F = env->cfg->expert_inner, Fs = env->cfg->shared_inner;
 	int A = env->cfg->experts_per_token;
 	double *down = scratch_ref(env, D, sizeof *down);
-	double *routed = scratch_ref(env, D, sizeof *routed);
+	double *routed = scratch_ref(env, 2 * D, sizeof *routed); /* (2, D) sums, and of squares */
 	int status = down && routed ? PLUMB_OK : PLUMB_BAD_INPUT;
 
 	for (int64_t t = 0; t < a->T && status == PLUMB_OK; t++) {
-		for (int64_t c = 0; c < D; c++)
+		for (int64_t c = 0; c < 2 * D; c++)
 			routed[c] = 0.0;
 		for (int k = 0; k < A && status == PLUMB_OK; k++) { /* slot order */
 			double weight = (double)a->weight[t * A + k];
@@ -120,9 +120,14 @@ int moe_down_ref(const struct plumb_env *env, const void *args)
 				status = linear_sum_ref(env, &a->down[e], a->hidden + (t * A + k) * F, 1, 0, D, down);
 			for (int64_t c = 0; c < D && !is_expert(env, e); c++)
 				down[c] = (double)NAN;
-			for (int64_t c = 0; c < D && status == PLUMB_OK; c++)
-				routed[c] += rne(env, rne(env, down[c]) * weight);
+			for (int64_t c = 0; c < D && status == PLUMB_OK; c++) {
+				double product = rne(env, rne(env, down[c]) * weight);
+				routed[c] += product;
+				routed[D + c] += product * product;
+			}
 		}
+		for (int64_t c = 0; c < D; c++)
+			routed[c] = nudge_sum(env, routed[c], routed[D + c], A);
 		if (status == PLUMB_OK)
 			status = linear_sum_ref(env, a->shared_down, a->shared_hidden + t * Fs, 1, 0, D, down);
 		for (int64_t c = 0; c < D && status == PLUMB_OK; c++) {

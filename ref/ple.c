@@ -39,7 +39,7 @@ static void gnorm(const struct plumb_env *env, const double *x, const double *w,
 {
 	int64_t S = env->cfg->streams, D = env->cfg->hidden;
 	for (int64_t s = 0; s < S; s++)
-		norm_ref(x + s * D, w + s * D, D, (double)env->cfg->rms_norm_eps, y + s * D);
+		norm_ref(env, x + s * D, w + s * D, D, y + s * D);
 	for (int64_t i = 0; i < S * D; i++)
 		y[i] = rne(env, y[i]);
 }
@@ -89,9 +89,13 @@ int ple_gate_ref(const struct plumb_env *env, const void *args)
 		gnorm(env, k, norm_key, k);
 		gnorm(env, query, norm_query, query);
 		for (int64_t s = 0; s < S; s++) {
-			double sum = 0.0;
-			for (int64_t c = 0; c < D; c++)
-				sum += rne(env, k[s * D + c] * query[s * D + c]);
+			double sum = 0.0, squares = 0.0;
+			for (int64_t c = 0; c < D; c++) {
+				double product = rne(env, k[s * D + c] * query[s * D + c]);
+				sum += product;
+				squares += product * product;
+			}
+			sum = nudge_sum(env, sum, squares, D);
 			double weight = gate_weight(env, rne(env, rne(env, sum) / root));
 			for (int64_t c = 0; c < D; c++) {
 				double u = weight * rne(env, v[c]);
@@ -100,7 +104,7 @@ int ple_gate_ref(const struct plumb_env *env, const void *args)
 			}
 		}
 		for (int64_t s = 0; s < S; s++)
-			norm_ref(query + s * D, norm_conv + s * D, D, (double)env->cfg->rms_norm_eps, query + s * D);
+			norm_ref(env, query + s * D, norm_conv + s * D, D, query + s * D);
 		for (int64_t i = 0; i < SD; i++)
 			a->conv_in[t * SD + i] = store(env, query[i]);
 	}
@@ -129,13 +133,17 @@ int ple_conv_ref(const struct plumb_env *env, const void *args)
 		int64_t p = *a->position + t;
 		for (int64_t ch = 0; ch < SD; ch++) {
 			int64_t i = t * SD + ch;
-			double sum = 0.0;
-			for (int j = 0; j < Kp - 1; j++) { /* c_{p - (Kp-1-j)*G}; rows before position 0 are zero */
+			double sum = 0.0, squares = 0.0;
+			for (int j = 0; j < Kp; j++) { /* c_{p - (Kp-1-j)*G}; rows before position 0 are zero */
 				int64_t back = p - (int64_t)(Kp - 1 - j) * G;
-				if (back >= 0)
-					sum += (double)w[ch * Kp + j] * (double)a->window[back % W * SD + ch];
+				if (back < 0)
+					continue;
+				double c = back == p ? (double)a->conv_in[i] : (double)a->window[back % W * SD + ch];
+				double product = (double)w[ch * Kp + j] * c;
+				sum += product;
+				squares += product * product;
 			}
-			sum += (double)w[ch * Kp + Kp - 1] * (double)a->conv_in[i];
+			sum = nudge_sum(env, sum, squares, Kp);
 			double z = rne(env, silu(rne(env, sum)));
 			a->output[i] = store(env, (double)a->gated[i] + z);
 			a->residual_out[i] = store(env, (double)a->residual[i] + rne(env, (double)a->gated[i] + z));

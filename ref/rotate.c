@@ -17,7 +17,7 @@ void rope_ref(const struct plumb_env *env, double *x, const float *rope)
 
 void head_norm_ref(const struct plumb_env *env, const double *x, const double *w, int64_t n, double *y)
 {
-	norm_ref(x, w, n, (double)env->cfg->rms_norm_eps, y);
+	norm_ref(env, x, w, n, y);
 	for (int64_t i = 0; i < n; i++)
 		y[i] = rne(env, y[i]);
 }

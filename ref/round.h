@@ -7,17 +7,18 @@
 
 #include "core/numeric.h"
 #include "core/op.h"
+#include "ref/nudge.h"
 
 /* rne inside an op: torch computes in binary32 and then rounds to bf16, so the value passes through binary32. */
 static inline double rne(const struct plumb_env *env, double x)
 {
-	return env->policy == PLUMB_POLICY_BF16 ? (double)plumb_round_bf16((float)x) : x;
+	return env->policy == PLUMB_POLICY_BF16 ? (double)plumb_round_bf16((float)nudge_value(env, x)) : x;
 }
 
 /* rne of a value that is stored as an output. */
 static inline float store(const struct plumb_env *env, double x)
 {
-	float f = (float)x;
+	float f = (float)nudge_value(env, x);
 	return env->policy == PLUMB_POLICY_BF16 && !env->unrounded ? plumb_round_bf16(f) : f;
 }
 

@@ -33,19 +33,42 @@ struct check_choices {
 	char first_text[256];
 };
 
+/* An element that differs and that its last rounding does not explain: what the reference may write there. */
+struct check_apart {
+	int64_t index;
+	float ours, golden;
+	float low, high; /* low > high: nothing is known yet */
+};
+
 /* bf16, local view: elements that differ, and whether binary32 sums in another order explain it.
  * The producer's arithmetic is accepted in the f32 view when its relative L2 is at most 1e-6: one element is then off by
- * some 1e-6 of the tensor's rms, and by less than `slack` = 8 times that. A recorded value is explained when it is the bf16
- * rounding of something within slack of the unrounded reference. A missing or doubled rounding point moves values by 2^-9
- * of themselves, five hundred times more. */
+ * some 1e-6 of the tensor's rms, and by less than `slack` = 8 times that. Two values are explained by the last rounding
+ * when either is the bf16 rounding of something within slack of the unrounded reference. A missing or doubled rounding
+ * point moves values by 2^-9 of themselves, five hundred times more.
+ * What lies behind an earlier rounding point is a whole step off when a value next to a boundary goes the other way there.
+ * So for the elements left the reference runs again, perturbed (ref/nudge.h, tools/check_jury.c), and they are explained when
+ * both values lie within what it wrote. */
 struct check_boundary {
 	int64_t differ;    /* elements that are not equal */
-	int64_t explained; /* of these */
+	int64_t explained; /* of these, by the last rounding */
+	int64_t earlier;   /* by an earlier one */
 	double slack;      /* absolute */
 	double worst; /* largest distance of the reference from the rounding boundary in question, as a share of slack */
-	int64_t unexplained; /* index of the first element that is not explained, -1: none */
-	float ours, golden;  /* there */
-	double exact;
+	struct check_apart *apart; /* (aparts) those that are left for perturbed passes */
+	int64_t aparts;
+	bool crowded;                   /* too many to be kept: no rounding does that */
+	int passes;                     /* perturbed ones, until nothing was left to explain */
+	struct check_apart unexplained; /* the first element that nothing explains; index -1: none */
+	int64_t bf16_ulp;               /* of elements that the last rounding explains: as in struct plumb_compare */
+	double beyond[PLUMB_BF16_STEPS];
+};
+
+/* f32, local view: what binary32 leaves open in ops whose error depends on the data (tools/check_jury.c). */
+struct check_spread {
+	float *exact; /* the reference, unperturbed */
+	double error2, reference2;
+	double relative; /* largest relative L2 of a perturbed pass from it; 0: not asked for */
+	int passes;
 };
 
 /* Where along the tokens errors lie: squares of errors and of recorded values, tokens in at most CHECK_DRIFT groups. */
@@ -69,6 +92,7 @@ struct check_item {
 	struct plumb_compare_int ints;
 	struct check_choices choices;
 	struct check_boundary boundary;
+	struct check_spread spread;
 	struct check_drift drift;
 	bool compared;       /* all of it */
 	bool expected;       /* this view and layer range compare it */
@@ -106,6 +130,7 @@ struct check_view {
 	int floats;           /* float tensors compared */
 	int64_t elements;     /* numbers compared */
 	int64_t tied_rows, explained_rows;
+	int passes;                  /* perturbed ones */
 	int hidden;                  /* items that are */
 	int missing;                 /* tensors of the format that the golden does not hold */
 	char missing_names[160];     /* the first of them */
@@ -118,6 +143,11 @@ struct check_view {
 
 /* Slack of a bf16 comparison as a share of the tensor's rms: see struct check_boundary. */
 #define CHECK_SLACK 8e-6
+
+/* Perturbed passes at most. */
+enum { CHECK_PASSES = 16 };
+/* Elements kept for them: so many, and one in so many of a tensor. More than one in 100 fails by the tolerance anyway. */
+enum { CHECK_APART = 16, CHECK_APART_SHARE = 50 };
 
 /* Before anything runs: that golden and model belong together. Every known dataset has the shape that the config gives
  * it, every token is inside the vocabulary. Errors: PLUMB_BAD_INPUT naming dataset, shape and the expected one. */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Under policy bf16 two right implementations may differ where a sum lies next to a rounding boundary. So when elements
  * differ in the local view, the reference computes the op once more without the last rounding, and each such element is
- * judged by how near that value lies to the boundary. */
+ * judged by how near that value lies to the boundary. What that does not explain is kept for tools/check_jury.c. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/numeric.h"
@@ -31,15 +32,6 @@ static const float *unrounded(struct check_run *run, const struct plumb_call *ca
 	return o ? run->second.scratch[o - info->operand] : NULL;
 }
 
-/* The bf16 neighbour of x in the direction of y; both are bf16 values, x != y. */
-static float next_bf16(float x, float y)
-{
-	uint32_t bits = plumb_f32_bits(x), step = 0x10000;
-	if (x == 0.0f)
-		return plumb_bits_f32(y > 0.0f ? step : 0x80000000u | step);
-	return plumb_bits_f32((x > 0.0f) == (y > x) ? bits + step : bits - step);
-}
-
 void check_boundary_begin(const struct check_run *run, struct check_item *item)
 {
 	const struct plumb_golden_tensor *g = &item->golden;
@@ -51,56 +43,120 @@ void check_boundary_begin(const struct check_run *run, struct check_item *item)
 	item->boundary.slack = g->count ? CHECK_SLACK * sqrt(sum / (double)g->count) : 0.0;
 }
 
-/* Whether golden is the rounding of something within slack of exact: rounding is monotone, so two roundings tell. */
-static bool reachable(double exact, double slack, float golden)
+static bool within(const struct check_apart *a)
 {
-	return plumb_round_bf16((float)(exact - slack)) <= golden && golden <= plumb_round_bf16((float)(exact + slack));
+	return a->low <= a->ours && a->ours <= a->high && a->low <= a->golden && a->golden <= a->high;
 }
 
-static void judge(struct check_boundary *b, int64_t index, float ours, float golden, double exact)
+/* Keep an element for perturbed passes; with too many of them there is nothing to explain. */
+static int keep(struct check_run *run, struct check_item *item, const struct check_apart *a)
 {
+	struct check_boundary *b = &item->boundary;
+
+	if (b->unexplained.index < 0)
+		b->unexplained = *a;
+	b->crowded = b->crowded || b->aparts >= CHECK_APART + item->golden.count / CHECK_APART_SHARE;
+	if (b->crowded)
+		return PLUMB_OK;
+	if ((b->aparts & (b->aparts - 1)) == 0) { /* a power of two, or none: the room is used up */
+		size_t room = b->aparts ? 2 * (size_t)b->aparts : 1;
+		struct check_apart *more = realloc(b->apart, room * sizeof *more);
+		if (!more)
+			return plumb_fail(run->err, PLUMB_BAD_INPUT, "out of memory for %zu elements that differ", room);
+		b->apart = more;
+	}
+	b->apart[b->aparts++] = *a;
+	return PLUMB_OK;
+}
+
+/* Steps between two values that the last rounding explains: the tolerance is asked about them. */
+static void count_steps(struct check_boundary *b, float ours, float golden)
+{
+	struct plumb_compare one;
+	plumb_compare_begin(&one, 1);
+	plumb_compare_add(&one, &ours, &golden, 1);
+	b->bf16_ulp = one.max_bf16_ulp > b->bf16_ulp ? one.max_bf16_ulp : b->bf16_ulp;
+	for (int k = 0; k < PLUMB_BF16_STEPS; k++)
+		b->beyond[k] = one.beyond[k] > b->beyond[k] ? one.beyond[k] : b->beyond[k];
+}
+
+static int judge(struct check_run *run, struct check_item *item, int64_t index, float ours, float golden, double exact)
+{
+	struct check_boundary *b = &item->boundary;
+	/* rounding is monotone, so two roundings tell what is the rounding of something within slack of exact */
+	struct check_apart a = {.index = index,
+		.ours = ours,
+		.golden = golden,
+		.low = plumb_round_bf16((float)(exact - b->slack)),
+		.high = plumb_round_bf16((float)(exact + b->slack))};
 	/* half way between the two values lies the boundary that separates them, when they are neighbours */
 	double distance = fabs(exact - 0.5 * ((double)golden + (double)ours));
+
 	b->differ++;
-	if (reachable(exact, b->slack, golden)) {
-		b->explained++;
-		b->worst = distance / b->slack > b->worst ? distance / b->slack : b->worst;
-	} else if (b->unexplained < 0) {
-		b->unexplained = index;
-		b->ours = ours;
-		b->golden = golden;
-		b->exact = exact;
-	}
+	if (!within(&a))
+		return keep(run, item, &a);
+	b->explained++;
+	b->worst = distance / b->slack > b->worst ? distance / b->slack : b->worst;
+	count_steps(b, ours, golden);
+	return PLUMB_OK;
 }
 
 int check_boundary_rows(struct check_run *run, const struct plumb_call *call, struct check_item *item, const float *ours,
 	const float *golden, int64_t first, int64_t count)
 {
 	const float *exact = NULL;
+	int status = PLUMB_OK;
 
 	/* ids have no rounding; a second gather would advance the history */
 	if (!active(run) || !item->fed || call->op == PLUMB_PLE_EMBED || call->op == PLUMB_EMBED)
 		return PLUMB_OK;
-	for (int64_t i = 0; i < count; i++) {
+	for (int64_t i = 0; i < count && status == PLUMB_OK; i++) {
 		if (ours[i] == golden[i])
 			continue;
 		if (!exact && !(exact = unrounded(run, call, item->source->operand)))
 			return PLUMB_BAD_INPUT;
-		judge(&item->boundary, first + i, ours[i], golden[i], (double)exact[i]);
+		status = judge(run, item, first + i, ours[i], golden[i], (double)exact[i]);
 	}
-	return PLUMB_OK;
+	return status;
 }
 
-void check_boundary_cache(struct check_run *run, struct check_item *item, const float *ours, const float *golden,
+int check_boundary_shown(struct check_run *run, struct check_item *item, const float *ours, const float *golden,
 	int64_t first, int64_t count)
 {
+	int status = PLUMB_OK;
+
 	if (!active(run) || !item->fed)
-		return;
-	/* a cache shows rounded values only; the unrounded one lies at most half a step away, on golden's side if it is next
-	 * to the boundary */
-	for (int64_t i = 0; i < count; i++)
+		return PLUMB_OK;
+	for (int64_t i = 0; i < count && status == PLUMB_OK; i++)
 		if (ours[i] != golden[i]) {
-			float toward = next_bf16(ours[i], golden[i]);
-			judge(&item->boundary, first + i, ours[i], golden[i], 0.5 * ((double)ours[i] + (double)toward));
+			struct check_apart a = {first + i, ours[i], golden[i], HUGE_VALF, -HUGE_VALF};
+			item->boundary.differ++;
+			status = keep(run, item, &a);
 		}
+	return status;
+}
+
+void check_boundary_span(struct check_item *item, const float *values, int64_t first, int64_t count)
+{
+	struct check_boundary *b = &item->boundary;
+	for (int64_t i = 0; i < b->aparts; i++) {
+		struct check_apart *a = &b->apart[i];
+		if (a->index < first || a->index >= first + count)
+			continue;
+		float v = values[a->index - first];
+		a->low = v < a->low ? v : a->low;
+		a->high = v > a->high ? v : a->high;
+	}
+}
+
+void check_boundary_end(struct check_item *item)
+{
+	struct check_boundary *b = &item->boundary;
+	b->earlier = 0;
+	b->unexplained.index = -1;
+	for (int64_t i = 0; i < b->aparts; i++)
+		if (within(&b->apart[i]))
+			b->earlier++;
+		else if (b->unexplained.index < 0)
+			b->unexplained = b->apart[i];
 }

@@ -33,6 +33,7 @@ struct check_run {
 	struct check_blame blame;
 	bool fused;                 /* the call is one of a fused entry: what lies between its ops is not known */
 	struct check_second second; /* the reference's second evaluation of the running call */
+	uint64_t nudge;             /* of a perturbed pass */
 };
 
 /* The item of a source at a layer, or NULL when the golden has no such dataset. */
@@ -41,8 +42,21 @@ struct check_item *check_find(struct check_run *run, const struct plumb_golden_s
 /* The item of a dataset by its name within the run, or NULL. */
 struct check_item *check_find_name(struct check_run *run, const char *name);
 
-/* Load the golden tensor of an item if it is not there yet, and start its comparison. */
+/* Load the golden tensor of an item if it is not there yet; check_load: and start its comparison. */
+int check_read(struct check_run *run, struct check_item *item);
 int check_load(struct check_run *run, struct check_item *item);
+
+/* Whether a call writes the rows of a source; whether its layer need not run; what stands in its place then. */
+bool check_writes(const struct plumb_golden_source *s, const struct plumb_call *call);
+bool check_skipped(const struct check_run *run, const struct plumb_call *call);
+int check_put_in_place(struct check_run *run, const struct plumb_call *call);
+
+/* The layer whose op writes an item; and run->skip from options->mine. */
+int check_home(const struct check_options *o, const struct check_item *it);
+int check_choose_layers(struct check_run *run);
+
+/* Decoder options of a view's run. */
+struct plumb_decoder_options check_decoder_options(const struct check_options *o);
 
 /* Called when an item has all its rows. */
 void check_finish(struct check_run *run, struct check_item *item);
@@ -79,7 +93,15 @@ int check_boundary_before(struct check_run *run, const struct plumb_call *call);
 void check_boundary_begin(const struct check_run *run, struct check_item *item); /* its golden tensor is loaded */
 int check_boundary_rows(struct check_run *run, const struct plumb_call *call, struct check_item *item, const float *ours,
 	const float *golden, int64_t first, int64_t count);
-void check_boundary_cache(struct check_run *run, struct check_item *item, const float *ours, const float *golden,
-	int64_t first, int64_t count);
+int check_boundary_shown(struct check_run *run, struct check_item *item, const float *ours, const float *golden,
+	int64_t first, int64_t count); /* of caches and states, whose unrounded values nobody has */
+/* Values that a perturbed pass wrote: count from element first of the tensor on. */
+void check_boundary_span(struct check_item *item, const float *values, int64_t first, int64_t count);
+void check_boundary_end(struct check_item *item); /* after the passes: which are explained */
+
+/* tools/check_jury.c: the verdict of a float item; and, after the local view, what perturbed passes of the reference say about
+ * those that their last rounding does not explain. */
+void check_judge(const struct check_run *run, struct check_item *item);
+int check_jury(struct check_run *run, const int32_t *token);
 
 #endif

@@ -230,17 +230,29 @@ static void print_tensors(const struct check_report *r, const struct check_view 
 
 static void print_boundary(const struct check_view *v)
 {
-	int64_t differ = 0, explained = 0;
+	int64_t differ = 0, last = 0, earlier = 0;
 	double worst = 0.0;
+
 	for (int i = 0; i < v->items; i++) {
-		differ += v->item[i].boundary.differ;
-		explained += v->item[i].boundary.explained;
-		worst = v->item[i].boundary.worst > worst ? v->item[i].boundary.worst : worst;
+		const struct check_item *it = &v->item[i];
+		differ += it->boundary.differ;
+		last += it->boundary.explained;
+		earlier += it->boundary.earlier;
+		worst = it->boundary.worst > worst ? it->boundary.worst : worst;
+		if (it->spread.passes)
+			printf("  %s: perturbed passes of the reference are up to %.2g apart in relative L2 (%d of them)\n",
+				it->name, it->spread.relative, it->spread.passes);
 	}
-	if (differ)
-		printf("  %lld elements differ by rounding, next to a boundary in %lld of them; largest distance %.2g of "
-		       "the slack\n",
-			(long long)differ, (long long)explained, worst);
+	if (!differ)
+		return;
+	printf("  %lld elements differ by rounding: %lld by the last one (largest distance %.2g of the slack)",
+		(long long)differ, (long long)last, worst);
+	if (v->passes)
+		printf(", %lld by an earlier one in %d perturbed pass%s of the reference", (long long)earlier, v->passes,
+			v->passes == 1 ? "" : "es");
+	if (differ > last + earlier)
+		printf(", %lld by none", (long long)(differ - last - earlier));
+	printf("\n");
 }
 
 /* Local view: what is not held to the rules of one op. */

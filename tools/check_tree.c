@@ -57,9 +57,16 @@ static void add_float(cJSON *o, const struct check_item *it)
 		cJSON *b = cJSON_AddObjectToObject(o, "boundary");
 		add_number(b, "differ", (double)it->boundary.differ);
 		add_number(b, "explained", (double)it->boundary.explained);
+		add_number(b, "explained_earlier", (double)it->boundary.earlier);
+		add_number(b, "perturbed_passes", it->boundary.passes);
 		add_number(b, "slack", it->boundary.slack);
 		add_number(b, "worst_share_of_slack", it->boundary.worst);
-		add_number(b, "first_unexplained", (double)it->boundary.unexplained);
+		add_number(b, "first_unexplained", (double)it->boundary.unexplained.index);
+	}
+	if (it->spread.passes) {
+		cJSON *s = cJSON_AddObjectToObject(o, "spread");
+		add_number(s, "relative_l2", it->spread.relative);
+		add_number(s, "perturbed_passes", it->spread.passes);
 	}
 }
 
@@ -179,6 +186,7 @@ static cJSON *view_tree(const struct check_report *r, const struct check_view *v
 	add_number(o, "ties_not_recorded", (double)v->untold);
 	add_number(o, "tied_cuts", (double)v->tied_rows);
 	add_number(o, "rows_explained", (double)v->explained_rows);
+	add_number(o, "perturbed_passes", v->passes);
 	cJSON *items = cJSON_AddArrayToObject(o, "items");
 	for (int j = 0; list && j < v->items; j++) {
 		int order = 0;

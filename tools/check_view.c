@@ -45,7 +45,7 @@ static const char *source_stage(const struct plumb_golden_source *s)
 }
 
 /* The layer whose op writes an item, which is not always the one that it belongs to. */
-static int home(const struct check_options *o, const struct check_item *it)
+int check_home(const struct check_options *o, const struct check_item *it)
 {
 	if (!it->source)
 		return o->model->cfg.layers;
@@ -77,7 +77,7 @@ static int make_items(const struct check_options *o, enum plumb_view view, struc
 			if (*p < 0x20 || *p >= 0x7f)
 				*p = '?'; /* names of the format are ASCII; what is not reaches no terminal and no report */
 		it->choices.first_row = -1;
-		it->boundary.unexplained = -1;
+		it->boundary.unexplained.index = -1;
 		it->layer = o->model->cfg.layers;
 		it->stage = "lm_head";
 		it->expected = view == PLUMB_VIEW_PROPAGATED && in_range(o, it->layer);
@@ -96,7 +96,7 @@ static int make_items(const struct check_options *o, enum plumb_view view, struc
 			it->expected = in_range(o, it->layer);
 		}
 		it->listed = it->expected;
-		it->expected = it->expected && mine(o, home(o, it));
+		it->expected = it->expected && mine(o, check_home(o, it));
 	}
 	qsort(out->item, (size_t)out->items, sizeof *out->item, by_name);
 	return PLUMB_OK;
@@ -117,7 +117,7 @@ struct check_item *check_find_name(struct check_run *run, const char *name)
 	return bsearch(&key, run->view->item, (size_t)run->view->items, sizeof key, by_name);
 }
 
-int check_load(struct check_run *run, struct check_item *item)
+int check_read(struct check_run *run, struct check_item *item)
 {
 	const struct check_options *o = run->options;
 	char full[128];
@@ -134,6 +134,14 @@ int check_load(struct check_run *run, struct check_item *item)
 		status = plumb_golden_read_f32(o->golden, full, &item->golden, run->err);
 	item->rank = item->golden.rank;
 	memcpy(item->dim, item->golden.dim, sizeof item->dim);
+	return status;
+}
+
+int check_load(struct check_run *run, struct check_item *item)
+{
+	if (item->golden.f32 || item->golden.i64)
+		return PLUMB_OK;
+	int status = check_read(run, item);
 	plumb_compare_begin(&item->cmp, item->golden.count);
 	plumb_compare_int_begin(&item->ints, item->golden.count);
 	check_boundary_begin(run, item);
@@ -142,22 +150,10 @@ int check_load(struct check_run *run, struct check_item *item)
 
 void check_finish(struct check_run *run, struct check_item *item)
 {
-	const struct check_options *o = run->options;
-	const struct plumb_tolerance_rule *rule = plumb_tolerances_find(
-		o->tolerances, item->fed ? run->view->view : PLUMB_VIEW_PROPAGATED, o->policy, item->name);
-
 	item->compared = true;
 	switch (item->kind) {
 	case CHECK_FLOAT:
-		plumb_verdict(&item->cmp, &rule->tolerance, &item->verdict);
-		if (item->verdict.pass && item->boundary.explained != item->boundary.differ) {
-			const struct check_boundary *b = &item->boundary;
-			item->verdict.pass = false;
-			item->verdict.share = HUGE_VAL;
-			snprintf(item->verdict.text, sizeof item->verdict.text,
-				"FAIL: element %lld is %.9g, recorded %.9g; no rounding within %.2g of %.9g gives that",
-				(long long)b->unexplained, (double)b->ours, (double)b->golden, b->slack, b->exact);
-		}
+		check_judge(run, item);
 		break;
 	case CHECK_INT:
 	case CHECK_GREEDY:
@@ -232,6 +228,7 @@ static int compare_cache(struct check_run *run, const struct plumb_call *call, s
 	int64_t heads = item->source->form == PLUMB_GOLDEN_CACHE_HEADS ? run->options->model->cfg.kv_heads : 1;
 	int64_t width = cache->width / heads;
 	float *row = malloc((size_t)cache->width * sizeof *row);
+	int status = PLUMB_OK;
 
 	if (!row)
 		return plumb_fail(run->err, PLUMB_BAD_INPUT, "out of memory for a cache row");
@@ -242,11 +239,13 @@ static int compare_cache(struct check_run *run, const struct plumb_call *call, s
 			const float *golden = item->golden.f32 + (h * T + p) * width;
 			plumb_compare_add(&item->cmp, row + h * width, golden, width);
 			check_drift_add(&item->drift, T, p, row + h * width, golden, width);
-			check_boundary_cache(run, item, row + h * width, golden, (h * T + p) * width, width);
+			if (status == PLUMB_OK)
+				status = check_boundary_shown(
+					run, item, row + h * width, golden, (h * T + p) * width, width);
 		}
 	}
 	free(row);
-	return PLUMB_OK;
+	return status;
 }
 
 static int compare(struct check_run *run, const struct plumb_call *call, struct check_item *item)
@@ -269,13 +268,13 @@ static int compare(struct check_run *run, const struct plumb_call *call, struct 
 	return PLUMB_OK;
 }
 
-static bool writes(const struct plumb_golden_source *s, const struct plumb_call *call)
+bool check_writes(const struct plumb_golden_source *s, const struct plumb_call *call)
 {
 	return s->op == call->op && (s->site == PLUMB_SITE_NONE || s->site == call->site) && s->form != PLUMB_GOLDEN_STATE;
 }
 
 /* A call of a layer that need not run. The embedding always does: it is what layer 0 begins from. */
-static bool skipped(const struct check_run *run, const struct plumb_call *call)
+bool check_skipped(const struct check_run *run, const struct plumb_call *call)
 {
 	return run->skip && run->skip[call->layer] && call->op != PLUMB_EMBED;
 }
@@ -286,27 +285,27 @@ static int run_or_skip(void *self, const struct plumb_call *call)
 	const struct check_run *run = self;
 	const struct plumb_runner *runner = run->options->runner;
 
-	if (skipped(run, call))
+	if (check_skipped(run, call))
 		return PLUMB_OK;
 	return runner ? runner->run(runner->self, call) : call->binding->set->op[call->op](call->env, call->args);
 }
 
 /* In place of an op that did not run: what is recorded of it. */
-static int put_in_place(struct check_run *run, const struct plumb_call *call)
+int check_put_in_place(struct check_run *run, const struct plumb_call *call)
 {
 	int status = PLUMB_OK;
 
 	for (int i = 0; i < plumb_golden_source_count && status == PLUMB_OK; i++) {
 		const struct plumb_golden_source *s = &plumb_golden_sources[i];
 		struct check_item *item =
-			writes(s, call) && s->form == PLUMB_GOLDEN_ROWS ? check_find(run, s, call->layer) : NULL;
+			check_writes(s, call) && s->form == PLUMB_GOLDEN_ROWS ? check_find(run, s, call->layer) : NULL;
 		if (item)
-			status = check_load(run, item);
+			status = check_read(run, item);
 	}
 	if (status == PLUMB_OK)
 		status = check_force(run, call);
 	for (int i = 0; i < plumb_golden_source_count; i++) {
-		struct check_item *item = writes(&plumb_golden_sources[i], call)
+		struct check_item *item = check_writes(&plumb_golden_sources[i], call)
 		                                  ? check_find(run, &plumb_golden_sources[i], call->layer)
 		                                  : NULL;
 		if (item && call->position + call->T == plumb_golden_tokens(run->options->golden))
@@ -325,7 +324,7 @@ static int before(void *self, const struct plumb_call *call)
 {
 	struct check_run *run = self;
 	run->fused = false;
-	if (skipped(run, call))
+	if (check_skipped(run, call))
 		return PLUMB_OK;
 	return judged(run, call) ? check_second_keep(&run->second, call, run->err) : check_boundary_before(run, call);
 }
@@ -351,7 +350,7 @@ static int after_op(struct check_run *run, const struct plumb_call *wrote, const
 		status = check_untold(run, call);
 	for (int i = 0; i < plumb_golden_source_count && status == PLUMB_OK; i++) {
 		const struct plumb_golden_source *s = &plumb_golden_sources[i];
-		struct check_item *item = writes(s, call) ? check_find(run, s, call->layer) : NULL;
+		struct check_item *item = check_writes(s, call) ? check_find(run, s, call->layer) : NULL;
 		if (!item)
 			continue;
 		status = check_load(run, item);
@@ -373,7 +372,7 @@ static int after_op(struct check_run *run, const struct plumb_call *wrote, const
 	check_blame_end(run, call);
 	/* long prompts: what is compared and put in place is not needed again */
 	for (int i = 0; i < plumb_golden_source_count; i++) {
-		struct check_item *item = writes(&plumb_golden_sources[i], call)
+		struct check_item *item = check_writes(&plumb_golden_sources[i], call)
 		                                  ? check_find(run, &plumb_golden_sources[i], call->layer)
 		                                  : NULL;
 		if (item && item->compared)
@@ -388,8 +387,8 @@ static int after(void *self, const struct plumb_call *call)
 	struct plumb_call wrote[PLUMB_USER_MAX_OPS], full[PLUMB_USER_MAX_OPS];
 	int ops, status = PLUMB_OK;
 
-	if (skipped(run, call))
-		return put_in_place(run, call);
+	if (check_skipped(run, call))
+		return check_put_in_place(run, call);
 	ops = plumb_user_done(call, wrote, full);
 	run->fused = ops > 1;
 	if (ops == 1)
@@ -439,10 +438,14 @@ static int compare_state(struct check_run *run, struct check_item *item)
 		plumb_compare_int_add(&item->ints, i64, item->golden.i64, item->golden.count);
 	else
 		plumb_compare_add(&item->cmp, f32, item->golden.f32, item->golden.count);
-	check_finish(run, item);
+	if (f32 && item->source->op != PLUMB_GDN_RECURRENCE && /* that state is not rounded */
+		!(item->kernel && strchr(item->kernel, '+')))
+		status = check_boundary_shown(run, item, f32, item->golden.f32, 0, item->golden.count);
+	if (status == PLUMB_OK)
+		check_finish(run, item);
 	free(f32);
 	free(i64);
-	return PLUMB_OK;
+	return status;
 }
 
 /* Cached decode after a prefill: rows of decode_logits are positions prefill .. T-1. */
@@ -605,7 +608,7 @@ int check_view_list(
 }
 
 /* Which layers have to run: those of the shard, and those before them up to the last recorded tensor to begin from. */
-static int choose_layers(struct check_run *run)
+int check_choose_layers(struct check_run *run)
 {
 	const struct check_options *o = run->options;
 	int L = o->model->cfg.layers;
@@ -624,23 +627,28 @@ static int choose_layers(struct check_run *run)
 	return PLUMB_OK;
 }
 
+struct plumb_decoder_options check_decoder_options(const struct check_options *o)
+{
+	return (struct plumb_decoder_options){
+		.policy = o->policy,
+		.ties = o->ties,
+		.capacity = plumb_golden_tokens(o->golden) + greedy_tokens(o),
+		.page_seed = o->page_seed,
+		.own_caches = o->formats.own_caches,
+		.caches = o->formats.caches,
+		.state = o->formats.state,
+		.all_logits = true,
+		.traces = true,
+	};
+}
+
 int check_view_run(
 	const struct check_options *options, enum plumb_view view, struct check_view *out, struct plumb_error *err)
 {
 	int64_t T = plumb_golden_tokens(options->golden);
 	struct progress progress;
 	struct check_run run = {.options = options, .view = out, .err = err, .progress = &progress};
-	struct plumb_decoder_options decoder = {
-		.policy = options->policy,
-		.ties = options->ties,
-		.capacity = T + greedy_tokens(options),
-		.page_seed = options->page_seed,
-		.own_caches = options->formats.own_caches,
-		.caches = options->formats.caches,
-		.state = options->formats.state,
-		.all_logits = true,
-		.traces = true,
-	};
+	const struct plumb_decoder_options decoder = check_decoder_options(options);
 	int32_t *token = malloc((size_t)T * sizeof *token);
 	int status = PLUMB_OK;
 
@@ -657,13 +665,15 @@ int check_view_run(
 	for (int i = 0; i < out->items && status == PLUMB_OK; i++)
 		out->item[i].fed = view == PLUMB_VIEW_PROPAGATED || check_fed(&run, &out->item[i]);
 	if (status == PLUMB_OK && options->mine)
-		status = choose_layers(&run);
+		status = check_choose_layers(&run);
 	if (status == PLUMB_OK && options->bounds && !(out->bounds = check_bounds_create(options->model->cfg.layers, err)))
 		status = PLUMB_BAD_INPUT;
 	if (status == PLUMB_OK)
 		status = plumb_decoder_create(options->model, options->plan, &decoder, &run.decoder, err);
 	if (status == PLUMB_OK)
 		status = run_all(&run, token);
+	if (status == PLUMB_OK && view == PLUMB_VIEW_LOCAL)
+		status = check_jury(&run, token);
 	check_second_free(&run.second);
 	free(run.score);
 	free(run.skip);
@@ -680,8 +690,11 @@ int check_view_run(
 
 void check_view_free(struct check_view *view)
 {
-	for (int i = 0; i < view->items; i++)
+	for (int i = 0; i < view->items; i++) {
 		plumb_golden_tensor_free(&view->item[i].golden);
+		free(view->item[i].boundary.apart);
+		free(view->item[i].spread.exact);
+	}
 	free(view->item);
 	check_bounds_free(view->bounds);
 	memset(view, 0, sizeof *view);
