@@ -10,15 +10,15 @@
  * Without a preferred order of the n terms x, s_k has the mean k/n S and around it the variance k (n - k) / n times that of
  * a term, so that the error's variance is at most u^2/3 * sum_k E[s_k^2] = u^2 n (S^2 / 9 + |x|^2 / 18): the known
  * u sqrt(n / 6) |x| where S^2 = |x|^2, u sqrt(n) / 3 of S where all terms are alike. Orders with more accumulators have less.
- * A sum is moved by NUDGE_SIGMAS of these standard deviations: 6 of 100 000 errors are larger, of an order that is the worst.
+ * A sum is moved by up to NUDGE_SIGMAS of these standard deviations: 6 of 100 000 errors are larger, of the worst of orders.
  *
- * Everything else that is rounded comes out of a chain of few operations: by NUDGE_STEPS units in the last place. The
+ * Everything else that is rounded comes out of a chain of few operations: by up to NUDGE_STEPS units in the last place. The
  * longest is a norm's, (x * r) * (1 + w), r = 1 / sqrt(m + eps): seven roundings at half a unit (m counts as a sum), each
  * relative to a power of two that is up to twice as near: 3.5; silu and softmax have an exp of 1 and three roundings.
  * What binary32 holds exactly is not moved: a product of two bf16 numbers, a sum of such of like size. There is one
  * answer to how those are rounded, and one product in 256 is an exact tie.
  *
- * Signs come from the value and the seed alone: the same with any number of threads. */
+ * Sign and size come from the value and the seed alone: the same with any number of threads. */
 #ifndef PLUMB_REF_NUDGE_H
 #define PLUMB_REF_NUDGE_H
 
@@ -30,19 +30,23 @@
 #define NUDGE_SIGMAS 4.0
 #define NUDGE_STEPS 4.0
 
-/* +-1 of a value, by a seed. The value as binary32: its last bits in binary64 depend on the machine's BLAS. */
-static inline double nudge_sign(const struct plumb_env *env, double x)
+/* Of a value, by a seed: half to all of 1, or of -1. Never little, so that one move crosses what is near in half of the passes;
+ * and never the same, so that two moves behind each other do not cancel. Of the value as binary32: its last bits in binary64
+ * depend on the machine's BLAS. */
+static inline double nudge_share(const struct plumb_env *env, double x)
 {
 	uint64_t h = ((uint64_t)plumb_f32_bits((float)x) ^ env->nudge << 32) + UINT64_C(0x9E3779B97F4A7C15) * env->nudge;
 	h = (h ^ h >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
 	h = (h ^ h >> 27) * UINT64_C(0x94D049BB133111EB);
-	return (h ^ h >> 31) & 1 ? 1.0 : -1.0;
+	h ^= h >> 31;
+	double share = 0.5 + 0.5 * 0x1p-32 * (double)(h >> 32);
+	return h & 1 ? share : -share;
 }
 
 /* A value by a distance. */
 static inline double nudge_by(const struct plumb_env *env, double x, double distance)
 {
-	return env->nudge && isfinite(x) && isfinite(distance) ? x + nudge_sign(env, x) * distance : x;
+	return env->nudge && isfinite(x) && isfinite(distance) ? x + nudge_share(env, x) * distance : x;
 }
 
 /* A sum of n terms, squares: the sum of their squares. */

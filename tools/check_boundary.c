@@ -3,6 +3,7 @@
  * differ in the local view, the reference computes the op once more without the last rounding, and each such element is
  * judged by how near that value lies to the boundary. What that does not explain is kept for tools/check_jury.c. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,7 +56,8 @@ static int keep(struct check_run *run, struct check_item *item, const struct che
 
 	if (b->unexplained.index < 0)
 		b->unexplained = *a;
-	b->crowded = b->crowded || b->aparts >= CHECK_APART + item->golden.count / CHECK_APART_SHARE;
+	int64_t row = item->golden.count / plumb_golden_tokens(run->options->golden);
+	b->crowded = b->crowded || b->aparts > item->golden.count / CHECK_APART_SHARE + row;
 	if (b->crowded)
 		return PLUMB_OK;
 	if ((b->aparts & (b->aparts - 1)) == 0) { /* a power of two, or none: the room is used up */
@@ -159,4 +161,33 @@ void check_boundary_end(struct check_item *item)
 			b->earlier++;
 		else if (b->unexplained.index < 0)
 			b->unexplained = b->apart[i];
+}
+
+bool check_view_rounding(const struct check_view *v, char *text, size_t size)
+{
+	int64_t differ = 0, last = 0, earlier = 0;
+	double worst = 0.0;
+	size_t n;
+
+	text[0] = '\0';
+	for (int i = 0; i < v->items; i++) {
+		const struct check_boundary *b = &v->item[i].boundary;
+		if (!v->item[i].expected)
+			continue;
+		differ += b->differ;
+		last += b->explained;
+		earlier += b->earlier;
+		worst = b->worst > worst ? b->worst : worst;
+	}
+	if (!differ)
+		return false;
+	n = (size_t)snprintf(text, size,
+		"%lld elements differ: %lld by their last rounding (largest distance %.2g of the slack)", (long long)differ,
+		(long long)last, worst);
+	if (v->passes && n < size)
+		n += (size_t)snprintf(text + n, size - n, ", %lld by an earlier one (%d perturbed pass%s of the reference)",
+			(long long)earlier, v->passes, v->passes == 1 ? "" : "es");
+	if (differ > last + earlier && n < size)
+		snprintf(text + n, size - n, ", %lld by none", (long long)(differ - last - earlier));
+	return true;
 }

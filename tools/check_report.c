@@ -230,29 +230,17 @@ static void print_tensors(const struct check_report *r, const struct check_view 
 
 static void print_boundary(const struct check_view *v)
 {
-	int64_t differ = 0, last = 0, earlier = 0;
-	double worst = 0.0;
+	char text[256];
 
 	for (int i = 0; i < v->items; i++) {
 		const struct check_item *it = &v->item[i];
-		differ += it->boundary.differ;
-		last += it->boundary.explained;
-		earlier += it->boundary.earlier;
-		worst = it->boundary.worst > worst ? it->boundary.worst : worst;
 		if (it->spread.passes)
-			printf("  %s: perturbed passes of the reference are up to %.2g apart in relative L2 (%d of them)\n",
-				it->name, it->spread.relative, it->spread.passes);
+			printf("  %s: %d perturbed pass%s of the reference lie%s up to %.2g of relative L2 from it\n",
+				it->name, it->spread.passes, it->spread.passes == 1 ? "" : "es",
+				it->spread.passes == 1 ? "s" : "", it->spread.relative);
 	}
-	if (!differ)
-		return;
-	printf("  %lld elements differ by rounding: %lld by the last one (largest distance %.2g of the slack)",
-		(long long)differ, (long long)last, worst);
-	if (v->passes)
-		printf(", %lld by an earlier one in %d perturbed pass%s of the reference", (long long)earlier, v->passes,
-			v->passes == 1 ? "" : "es");
-	if (differ > last + earlier)
-		printf(", %lld by none", (long long)(differ - last - earlier));
-	printf("\n");
+	if (check_view_rounding(v, text, sizeof text))
+		printf("  %s\n", text);
 }
 
 /* Local view: what is not held to the rules of one op. */
@@ -389,7 +377,7 @@ static void xml(FILE *f, const char *text)
 
 int check_report_junit(const struct check_report *r, const char *path, struct plumb_error *err)
 {
-	char *text = NULL, kernel[700];
+	char *text = NULL, kernel[700], rounding[256];
 	size_t size = 0;
 	FILE *f = open_memstream(&text, &size);
 	int status;
@@ -412,6 +400,11 @@ int check_report_junit(const struct check_report *r, const char *path, struct pl
 			v->compared == 0; /* a failure: readers of JUnit count, and take none of none for good */
 		fprintf(f, " <testsuite name=\"%s\" tests=\"%d\" failures=\"%d\" time=\"%.3f\">\n",
 			plumb_view_name(v->view), expected + nothing, v->failed + nothing, v->seconds);
+		if (check_view_rounding(v, rounding, sizeof rounding)) {
+			fprintf(f, "  <properties><property name=\"rounding\" value=\"");
+			xml(f, rounding);
+			fprintf(f, "\"/></properties>\n");
+		}
 		if (nothing) {
 			fprintf(f, "  <testcase classname=\"plumb.%s\" name=\"compared\">", plumb_view_name(v->view));
 			fprintf(f, "<failure message=\"nothing to compare\"/></testcase>\n");

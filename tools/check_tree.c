@@ -174,6 +174,7 @@ static cJSON *view_tree(const struct check_report *r, const struct check_view *v
 {
 	cJSON *o = cJSON_CreateObject();
 	int n;
+	char rounding[256];
 	const struct check_item **list = check_items_in_order(v, r->layers, &n);
 
 	cJSON_AddStringToObject(o, "view", plumb_view_name(v->view));
@@ -187,6 +188,8 @@ static cJSON *view_tree(const struct check_report *r, const struct check_view *v
 	add_number(o, "tied_cuts", (double)v->tied_rows);
 	add_number(o, "rows_explained", (double)v->explained_rows);
 	add_number(o, "perturbed_passes", v->passes);
+	if (check_view_rounding(v, rounding, sizeof rounding))
+		cJSON_AddStringToObject(o, "rounding", rounding);
 	cJSON *items = cJSON_AddArrayToObject(o, "items");
 	for (int j = 0; list && j < v->items; j++) {
 		int order = 0;

@@ -264,6 +264,9 @@ static void views_table(FILE *f, const cJSON *report)
 		fputs("</tr>\n", f);
 	}
 	html_table_end(f);
+	cJSON_ArrayForEach (view, html_get(report, "views"))
+		if (html_get(view, "rounding"))
+			html_put(f, "<p>%s</p>\n", html_string(view, "rounding", ""));
 }
 
 /* The commands that look closer at a place. */
