@@ -174,7 +174,7 @@ struct plumb_env {
 	enum plumb_ties ties;
 	int64_t capacity; /* P */
 	bool unrounded;   /* reference only: leave out the last rounding of each output (shows how near a value
-	                            lies to a rounding boundary); the value written is then binary32 */
+	                            lies to a rounding boundary); the value written is then binary32, odd where inexact */
 	uint64_t nudge;   /* reference only: 0, or a seed: what binary32 arithmetic leaves open is moved (ref/nudge.h) */
 	struct plumb_error *err;       /* message of a failed call */
 	void *device;                  /* of the set: stream, simt schedule, ...; NULL for ref */

@@ -101,18 +101,29 @@ int moe_gate_up_ref(const struct plumb_env *env, const void *args)
 	return status;
 }
 
+/* The unit in the last place of a bf16 number; of 0: none is finer. */
+static double last_place_bf16(double x)
+{
+	int e;
+	frexp(x, &e);
+	return x == 0.0 ? HUGE_VAL : ldexp(1.0, e - 8);
+}
+
 int moe_down_ref(const struct plumb_env *env, const void *args)
 {
 	const struct plumb_moe_down *a = args;
 	int64_t D = env->cfg->hidden, F = env->cfg->expert_inner, Fs = env->cfg->shared_inner;
 	int A = env->cfg->experts_per_token;
 	double *down = scratch_ref(env, D, sizeof *down);
-	double *routed = scratch_ref(env, 2 * D, sizeof *routed); /* (2, D) sums, and of squares */
+	double *routed =
+		scratch_ref(env, 4 * D, sizeof *routed); /* (4, D): sums; of squares, sizes; the finest last place */
 	int status = down && routed ? PLUMB_OK : PLUMB_BAD_INPUT;
 
 	for (int64_t t = 0; t < a->T && status == PLUMB_OK; t++) {
-		for (int64_t c = 0; c < 2 * D; c++)
-			routed[c] = 0.0;
+		for (int64_t c = 0; c < D; c++) {
+			routed[c] = routed[D + c] = routed[2 * D + c] = 0.0;
+			routed[3 * D + c] = HUGE_VAL;
+		}
 		for (int k = 0; k < A && status == PLUMB_OK; k++) { /* slot order */
 			double weight = (double)a->weight[t * A + k];
 			int32_t e = a->expert[t * A + k];
@@ -124,10 +135,13 @@ int moe_down_ref(const struct plumb_env *env, const void *args)
 				double product = rne(env, rne(env, down[c]) * weight);
 				routed[c] += product;
 				routed[D + c] += product * product;
+				routed[2 * D + c] += fabs(product);
+				routed[3 * D + c] = env->nudge ? fmin(routed[3 * D + c], last_place_bf16(product)) : 0.0;
 			}
 		}
-		for (int64_t c = 0; c < D; c++)
-			routed[c] = nudge_sum(env, routed[c], routed[D + c], A);
+		for (int64_t c = 0; c < D; c++) /* where binary32 holds every partial sum, there is one answer */
+			if (!(routed[2 * D + c] <= routed[3 * D + c] * 0x1p24))
+				routed[c] = nudge_sum(env, routed[c], routed[D + c], A);
 		if (status == PLUMB_OK)
 			status = linear_sum_ref(env, a->shared_down, a->shared_hidden + t * Fs, 1, 0, D, down);
 		for (int64_t c = 0; c < D && status == PLUMB_OK; c++) {

@@ -15,11 +15,24 @@ static inline double rne(const struct plumb_env *env, double x)
 	return env->policy == PLUMB_POLICY_BF16 ? (double)plumb_round_bf16((float)nudge_value(env, x)) : x;
 }
 
+/* x as binary32, and where that is not exact as one of its odd neighbours: what lies half way between two bf16 numbers is even, so
+ * a value there is one that was there exactly. */
+static inline float round_to_odd(double x)
+{
+	float f = (float)x;
+	uint32_t bits = plumb_f32_bits(f);
+	if ((double)f == x || !isfinite(f) || (bits & 1))
+		return f;
+	return plumb_bits_f32(fabs(x) > fabs((double)f) ? bits + 1 : bits - 1);
+}
+
 /* rne of a value that is stored as an output. */
 static inline float store(const struct plumb_env *env, double x)
 {
 	float f = (float)nudge_value(env, x);
-	return env->policy == PLUMB_POLICY_BF16 && !env->unrounded ? plumb_round_bf16(f) : f;
+	if (env->policy != PLUMB_POLICY_BF16)
+		return f;
+	return env->unrounded ? round_to_odd(x) : plumb_round_bf16(f);
 }
 
 static inline double sigmoid(double x)

@@ -36,6 +36,12 @@ static int misbehave(const struct plumb_kernel_call *call, float *out, int64_t n
 		bits++;
 		memcpy(&out[n - 1], &bits, sizeof bits);
 	}
+	if (is_fault(call, "step")) { /* of bf16 */
+		uint32_t bits;
+		memcpy(&bits, &out[n - 1], sizeof bits);
+		bits += 0x10000;
+		memcpy(&out[n - 1], &bits, sizeof bits);
+	}
 	if (is_fault(call, "crash"))
 		*nowhere = 1;
 	if (is_fault(call, "divide"))
@@ -67,12 +73,13 @@ static int attn_gate(const struct plumb_kernel_call *call)
 	const float *o = plumb_f32(call, "o"), *qg = plumb_f32(call, "qg");
 	float *out = plumb_f32(call, "out");
 	int64_t heads = call->T * plumb_dim(call, "Hq"), Dh = plumb_dim(call, "Dh");
+	int rounds = call->bf16 && !is_fault(call, "unrounded");
 	int64_t left = is_fault(call, "unwritten") ? 1 : 0;
 
 	for (int64_t h = 0; h < heads; h++)
 		for (int64_t i = 0; i < Dh - (h == heads - 1 ? left : 0); i++) {
 			float gate = 1.0f / (1.0f + expf(-qg[(2 * h + 1) * Dh + i]));
-			out[h * Dh + i] = plumb_rne(call->bf16, o[h * Dh + i] * plumb_rne(call->bf16, gate));
+			out[h * Dh + i] = plumb_rne(call->bf16, o[h * Dh + i] * plumb_rne(rounds, gate));
 		}
 	return misbehave(call, out, heads * Dh);
 }
