@@ -51,7 +51,7 @@ configure_file(${PROJECT_SOURCE_DIR}/cmake/plumbline.pc.in ${PROJECT_BINARY_DIR}
 install(FILES ${PROJECT_BINARY_DIR}/plumbline.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/tools/template DESTINATION ${data_dir})
-foreach(folder tiny tiny-nvfp4 tiny-fp8 cases)
+foreach(folder tiny tiny-nvfp4 tiny-fp8 turned cases)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/golden/${folder} DESTINATION ${data_dir}/golden)
 endforeach()
 install(FILES LICENSE README.md NEWS.md CONTRIBUTING.md DESTINATION ${CMAKE_INSTALL_DOCDIR})

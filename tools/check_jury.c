@@ -8,7 +8,7 @@
  * hold both the candidate's value and the recorded one.
  *
  * f32: the GDN recurrence is a product of decays over all tokens, and its forms differ by what the data makes of their
- * roundings: 2e-7 to 3e-6 of the state in one model. Where the tolerance does not hold there, the largest distance of a
+ * roundings: 1e-7 to 4e-6 of the state, as far as the decays of a chunk fall.  Where the tolerance does not hold there, the largest distance of a
  * perturbed pass from the plain one takes its place. */
 #include <math.h>
 #include <stdlib.h>
