@@ -4,12 +4,11 @@
  * only in the layers in question.
  *
  * bf16: a value next to a rounding boundary inside an op, or of an op whose output is not recorded, goes either way in a
- * pass, with even chances. Each element's span over the passes has to
- * hold both the candidate's value and the recorded one.
+ * pass, with even chances. Each element's span over the passes has to hold both the candidate's value and the recorded one.
  *
  * f32: the GDN recurrence is a product of decays over all tokens, and its forms differ by what the data makes of their
- * roundings: 1e-7 to 4e-6 of the state, as far as the decays of a chunk fall.  Where the tolerance does not hold there, the largest distance of a
- * perturbed pass from the plain one takes its place. */
+ * roundings: 1e-7 to 4e-6 of the state, as far as the decays of a chunk fall. Where the tolerance does not hold there, the
+ * largest distance of a perturbed pass from the plain one takes its place. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
