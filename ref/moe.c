@@ -29,8 +29,10 @@ void route_weight_ref(const struct plumb_env *env, const float *prob, const int3
 	double sum = 0.0;
 	for (int k = 0; k < A; k++)
 		sum += (double)prob[expert[k]];
-	for (int k = 0; k < A; k++)
-		weight[k] = store(env, env->cfg->norm_topk ? (double)prob[expert[k]] / sum : (double)prob[expert[k]]);
+	for (int k = 0; k < A; k++) { /* stored in binary32, out of a softmax */
+		double p = nudge_chain(env, (double)prob[expert[k]]);
+		weight[k] = store(env, env->cfg->norm_topk ? p / sum : p);
+	}
 }
 
 int moe_router_ref(const struct plumb_env *env, const void *args)
@@ -38,7 +40,7 @@ int moe_router_ref(const struct plumb_env *env, const void *args)
 	const struct plumb_moe_router *a = args;
 	int64_t E = env->cfg->experts, T = a->T;
 	int A = env->cfg->experts_per_token;
-	float *prob = scratch_ref(env, E, sizeof *prob);
+	float *prob = scratch_ref(env, 2 * E, sizeof *prob), *logits = prob ? prob + E : NULL;
 	double *shared = scratch_ref(env, T, sizeof *shared);
 	struct topk_item *item = scratch_ref(env, E, sizeof *item);
 	int status = prob && shared && item ? linear_ref(env, a->gate, a->x, T, a->logits) : PLUMB_BAD_INPUT;
@@ -46,7 +48,10 @@ int moe_router_ref(const struct plumb_env *env, const void *args)
 	if (status == PLUMB_OK)
 		status = linear_sum_ref(env, a->shared_gate, a->x, T, 0, 1, shared);
 	for (int64_t t = 0; t < T && status == PLUMB_OK; t++) {
-		route_prob_ref(a->logits + t * E, E, prob);
+		for (int64_t e = 0; e < E; e++) /* rounded, whatever is left out of outputs */
+			logits[e] = env->policy == PLUMB_POLICY_BF16 ? plumb_round_bf16(a->logits[t * E + e])
+			                                             : a->logits[t * E + e];
+		route_prob_ref(logits, E, prob);
 		topk_ref(env->ties, prob, (int32_t)E, A, item, a->expert + t * A);
 		route_weight_ref(env, prob, a->expert + t * A, a->weight + t * A);
 		a->shared_weight[t] = store(env, sigmoid(rne(env, shared[t])));

@@ -57,12 +57,14 @@ static inline double nudge_sum(const struct plumb_env *env, double sum, double s
 	return nudge_by(env, sum, NUDGE_SIGMAS * 0x1p-24 * sqrt((double)n * (sum * sum / 9.0 + squares / 18.0)));
 }
 
-/* A value out of a chain. */
+/* A value out of a chain; nudge_value: unless binary32 holds it exactly. */
+static inline double nudge_chain(const struct plumb_env *env, double x)
+{
+	return nudge_by(env, x, NUDGE_STEPS * 0x1p-23 * fabs(x));
+}
 static inline double nudge_value(const struct plumb_env *env, double x)
 {
-	if (!env->nudge || (double)(float)x == x)
-		return x;
-	return nudge_by(env, x, NUDGE_STEPS * 0x1p-23 * fabs(x));
+	return (double)(float)x == x ? x : nudge_chain(env, x);
 }
 
 #endif
