@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Under policy bf16, values that the candidate and the recorded run rounded apart inside an op: perturbed passes of the reference
  * explain those, and nothing else. golden/turned is one layer of a prompt of golden/tiny's model, by transformers, with such
- * values behind the PLE gate and the experts. */
+ * values behind the PLE gate and the experts: tools/golden_from_transformers.py checkpoint golden/tiny/checkpoint with its input_ids as
+ * --tokens, of which it holds what feeds and leaves PLE and MoE of layer 1. */
 #include <cJSON.h>
 #include <check.h>
 #include <hdf5.h>
