@@ -581,7 +581,7 @@ static int run(int argc, char **argv)
 		{"--cases", "N", OPTION_COUNT, &c.cases, "seeded cases of each op (default 400)"},
 		{"--seed", "N", OPTION_COUNT, &c.seed, "of the cases, and of which mutants are drawn (default 1)"},
 		{"--timeout", "N", OPTION_COUNT, &c.timeout,
-			"seconds of processor that a check may take beyond ten times the control (default 10)"},
+			"seconds of processor that a test program may take beyond ten times the control (default 10)"},
 		{"--least", "PERCENT", OPTION_COUNT, &c.least,
 			"of the mutants that have to be killed (default 100); planted faults: all of them, always"},
 		{"--json", "FILE", OPTION_TEXT, &c.json,

@@ -13,6 +13,8 @@ enum {
 	CALL_SECONDS = 20, /* of one call, which takes milliseconds: what takes longer hangs */
 	RACE_SECONDS = 80,
 	LONG_CALL_SECONDS = 240, /* of a prompt, on a busy machine */
+	CHECK_SECONDS =
+		900, /* of processor, of a whole check: not a hang, whose call ends by its own limit, but no verdict */
 };
 
 const struct fault_check faults_checks[SEAT_CHECKS] = {
@@ -157,13 +159,19 @@ static bool seat_kills(
 	bool killed = false;
 
 	if (command) {
-		faults_run(j->build->folder, command, faults_limit(j, control), log, &run);
+		faults_run(j->build->folder, command, CHECK_SECONDS, log, &run);
 		f->seconds += run.seconds;
 		f->checks++;
+		const bool endless = run.status == -2 || run.processor >= CHECK_SECONDS;
 		bool other = c->golden && strcmp(run.digest, control->digest) != 0;
 		killed = run.status != 0 || other;
-		if (run.status == PLUMB_BAD_INPUT || run.status == PLUMB_NO_DEVICE || run.status == 126 ||
-			run.status == 127) {
+		if (killed && endless) {
+			f->outcome = FAULT_ERROR;
+			snprintf(f->text, sizeof f->text, "%s: no verdict after %.0f s of processor", c->name,
+				run.processor);
+			killed = false;
+		} else if (run.status == PLUMB_BAD_INPUT || run.status == PLUMB_NO_DEVICE || run.status == 126 ||
+			   run.status == 127) {
 			/* the command's own words, not a verdict on the kernel */
 			f->outcome = FAULT_ERROR;
 			snprintf(f->text, sizeof f->text, "%s: exit status %d: %.300s", c->name, run.status, run.line);
@@ -176,7 +184,7 @@ static bool seat_kills(
 			else
 				faults_say(f, run.line, folder);
 			again = confirming_command(j, c, ops, run.line);
-			faults_run(j->build->folder, again, faults_limit(j, control), log, &control_run);
+			faults_run(j->build->folder, again, CHECK_SECONDS, log, &control_run);
 			if (control_run.status != 0 || (c->golden && strcmp(control_run.digest, control->digest) != 0)) {
 				f->outcome = FAULT_ERROR;
 				snprintf(f->text, sizeof f->text, "a false alarm: the unmutated kernels fail too: %.300s",
