@@ -73,44 +73,36 @@ int attn_qk_rope_ref(const struct plumb_env *env, const void *args)
 	return status;
 }
 
-/* One query head: q (Dh); kv head hk of every listed row; s, row: scratch; acc: scratch (2, Dh); o (Dh). */
+/* One query head: q (Dh); kv head hk of every listed row; s, row: scratch; acc: scratch (Dh); o (Dh). */
 static void attend(const struct plumb_env *env, const struct plumb_attn_decode *a, const float *q, int64_t hk,
-	const int64_t *list, int64_t n, double *s, float *row, double *acc, float *o)
+	const int64_t *list, int64_t n, double *s, float *row, struct sum *acc, float *o)
 {
 	int64_t Dh = env->cfg->head_dim;
 	double scale = (double)(float)(1.0 / sqrt((double)Dh));
-	double max = -(double)INFINITY, sum = 0.0, sum2 = 0.0;
+	double max = -(double)INFINITY;
+	struct sum exponentials = {0};
 
 	for (int64_t j = 0; j < n; j++) {
-		double dot = 0.0, squares = 0.0;
+		struct sum dot = {0};
 		plumb_cache_get(a->keys, list[j], row);
-		for (int64_t i = 0; i < Dh; i++) {
-			double product = (double)q[i] * (double)row[hk * Dh + i];
-			dot += product;
-			squares += product * product;
-		}
-		s[j] = rne(env, rne(env, nudge_sum(env, dot, squares, Dh)) * scale);
+		for (int64_t i = 0; i < Dh; i++)
+			add(&dot, (double)q[i] * (double)row[hk * Dh + i]);
+		s[j] = rne(env, rne(env, total(env, &dot)) * scale);
 		if (s[j] > max || isnan(s[j]))
 			max = s[j];
 	}
+	for (int64_t j = 0; j < n; j++)
+		add(&exponentials, s[j] = exp(s[j] - max));
+	for (int64_t i = 0; i < Dh; i++)
+		acc[i] = (struct sum){0};
 	for (int64_t j = 0; j < n; j++) {
-		sum += s[j] = exp(s[j] - max);
-		sum2 += s[j] * s[j];
-	}
-	sum = nudge_sum(env, sum, sum2, n);
-	for (int64_t i = 0; i < 2 * Dh; i++)
-		acc[i] = 0.0;
-	for (int64_t j = 0; j < n; j++) {
-		double weight = rne(env, s[j] / sum);
+		double weight = rne(env, s[j] / total(env, &exponentials));
 		plumb_cache_get(a->values, list[j], row);
-		for (int64_t i = 0; i < Dh; i++) {
-			double product = weight * (double)row[hk * Dh + i];
-			acc[i] += product;
-			acc[Dh + i] += product * product;
-		}
+		for (int64_t i = 0; i < Dh; i++)
+			add(&acc[i], weight * (double)row[hk * Dh + i]);
 	}
 	for (int64_t i = 0; i < Dh; i++)
-		o[i] = store(env, nudge_sum(env, acc[i], acc[Dh + i], n));
+		o[i] = store(env, total(env, &acc[i]));
 }
 
 int attn_decode_ref(const struct plumb_env *env, const void *args)
@@ -125,7 +117,7 @@ int attn_decode_ref(const struct plumb_env *env, const void *args)
 	{
 		int64_t *list = malloc((size_t)most * sizeof *list);
 		double *s = malloc((size_t)most * sizeof *s);
-		double *acc = malloc((size_t)(2 * Dh) * sizeof *acc); /* sums, and of squares */
+		struct sum *acc = malloc((size_t)Dh * sizeof *acc);
 		float *row = malloc((size_t)(Hkv * Dh) * sizeof *row);
 		if (!list || !s || !acc || !row) {
 #pragma omp atomic write

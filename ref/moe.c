@@ -106,29 +106,16 @@ int moe_gate_up_ref(const struct plumb_env *env, const void *args)
 	return status;
 }
 
-/* The unit in the last place of a bf16 number; of 0: none is finer. */
-static double last_place_bf16(double x)
-{
-	int e;
-	frexp(x, &e);
-	return x == 0.0 ? HUGE_VAL : ldexp(1.0, e - 8);
-}
-
 int moe_down_ref(const struct plumb_env *env, const void *args)
 {
 	const struct plumb_moe_down *a = args;
 	int64_t D = env->cfg->hidden, F = env->cfg->expert_inner, Fs = env->cfg->shared_inner;
 	int A = env->cfg->experts_per_token;
 	double *down = scratch_ref(env, D, sizeof *down);
-	double *routed =
-		scratch_ref(env, 4 * D, sizeof *routed); /* (4, D): sums; of squares, sizes; the finest last place */
+	double *routed = scratch_ref(env, A * D, sizeof *routed); /* (A, D) of each expert, times its weight */
 	int status = down && routed ? PLUMB_OK : PLUMB_BAD_INPUT;
 
 	for (int64_t t = 0; t < a->T && status == PLUMB_OK; t++) {
-		for (int64_t c = 0; c < D; c++) {
-			routed[c] = routed[D + c] = routed[2 * D + c] = 0.0;
-			routed[3 * D + c] = HUGE_VAL;
-		}
 		for (int k = 0; k < A && status == PLUMB_OK; k++) { /* slot order */
 			double weight = (double)a->weight[t * A + k];
 			int32_t e = a->expert[t * A + k];
@@ -136,27 +123,20 @@ int moe_down_ref(const struct plumb_env *env, const void *args)
 				status = linear_sum_ref(env, &a->down[e], a->hidden + (t * A + k) * F, 1, 0, D, down);
 			for (int64_t c = 0; c < D && !is_expert(env, e); c++)
 				down[c] = (double)NAN;
-			for (int64_t c = 0; c < D && status == PLUMB_OK; c++) {
-				double product = rne(env, rne(env, down[c]) * weight);
-				routed[c] += product;
-				routed[D + c] += product * product;
-				routed[2 * D + c] += fabs(product);
-				routed[3 * D + c] = env->nudge ? fmin(routed[3 * D + c], last_place_bf16(product)) : 0.0;
-			}
+			for (int64_t c = 0; c < D && status == PLUMB_OK; c++)
+				routed[k * D + c] = rne(env, rne(env, down[c]) * weight);
 		}
-		for (int64_t c = 0; c < D; c++) /* where binary32 holds every partial sum, there is one answer */
-			if (!(routed[2 * D + c] <= routed[3 * D + c] * 0x1p24))
-				routed[c] = nudge_sum(env, routed[c], routed[D + c], A);
 		if (status == PLUMB_OK)
 			status = linear_sum_ref(env, a->shared_down, a->shared_hidden + t * Fs, 1, 0, D, down);
 		for (int64_t c = 0; c < D && status == PLUMB_OK; c++) {
 			int64_t i = t * D + c;
 			double gated = rne(env, (double)a->shared_weight[t] * rne(env, down[c]));
+			double sum = total_of(env, routed + c, D, A);
 			if (a->routed)
-				a->routed[i] = store(env, routed[c]);
+				a->routed[i] = store(env, sum);
 			if (a->shared)
 				a->shared[i] = store(env, down[c]);
-			a->y[i] = store(env, rne(env, routed[c]) + gated);
+			a->y[i] = store(env, rne(env, sum) + gated);
 		}
 	}
 	free(down);

@@ -57,6 +57,43 @@ static inline double nudge_sum(const struct plumb_env *env, double sum, double s
 	return nudge_by(env, sum, NUDGE_SIGMAS * 0x1p-24 * sqrt((double)n * (sum * sum / 9.0 + squares / 18.0)));
 }
 
+/* A sum in the making: add(&s, a * b) for each term, then total(env, &s). */
+struct sum {
+	double value, squares;
+	int64_t terms;
+};
+
+static inline void add(struct sum *s, double term)
+{
+	s->value += term;
+	s->squares += term * term;
+	s->terms++;
+}
+
+static inline double total(const struct plumb_env *env, const struct sum *s)
+{
+	return nudge_sum(env, s->value, s->squares, s->terms);
+}
+
+/* The sum of n numbers that are `stride` apart, in their order. Numbers that were rounded to bf16 and are of like size: binary32
+ * holds every partial sum, in any order, and there is one answer. */
+static inline double total_of(const struct plumb_env *env, const double *x, int64_t stride, int64_t n)
+{
+	struct sum sum = {0};
+	double sizes = 0.0, finest = HUGE_VAL; /* unit in the last place */
+	for (int64_t i = 0; i < n; i++)
+		add(&sum, x[i * stride]);
+	for (int64_t i = 0; env->nudge && i < n; i++) {
+		int e;
+		frexp(x[i * stride], &e);
+		sizes += fabs(x[i * stride]);
+		if (x[i * stride] != 0.0)
+			finest = fmin(finest, ldexp(1.0, e - 8));
+	}
+	const bool exact = env->policy == PLUMB_POLICY_BF16 && sizes <= finest * 0x1p24;
+	return exact ? sum.value : total(env, &sum);
+}
+
 /* A value out of a chain; nudge_value: unless binary32 holds it exactly. */
 static inline double nudge_chain(const struct plumb_env *env, double x)
 {

@@ -89,14 +89,10 @@ int ple_gate_ref(const struct plumb_env *env, const void *args)
 		gnorm(env, k, norm_key, k);
 		gnorm(env, query, norm_query, query);
 		for (int64_t s = 0; s < S; s++) {
-			double sum = 0.0, squares = 0.0;
-			for (int64_t c = 0; c < D; c++) {
-				double product = rne(env, k[s * D + c] * query[s * D + c]);
-				sum += product;
-				squares += product * product;
-			}
-			sum = nudge_sum(env, sum, squares, D);
-			double weight = gate_weight(env, rne(env, rne(env, sum) / root));
+			struct sum sum = {0};
+			for (int64_t c = 0; c < D; c++)
+				add(&sum, rne(env, k[s * D + c] * query[s * D + c]));
+			double weight = gate_weight(env, rne(env, rne(env, total(env, &sum)) / root));
 			for (int64_t c = 0; c < D; c++) {
 				double u = weight * rne(env, v[c]);
 				a->gated[t * SD + s * D + c] = store(env, u);
@@ -133,18 +129,14 @@ int ple_conv_ref(const struct plumb_env *env, const void *args)
 		int64_t p = *a->position + t;
 		for (int64_t ch = 0; ch < SD; ch++) {
 			int64_t i = t * SD + ch;
-			double sum = 0.0, squares = 0.0;
-			for (int j = 0; j < Kp; j++) { /* c_{p - (Kp-1-j)*G}; rows before position 0 are zero */
+			struct sum sum = {0};
+			for (int j = 0; j < Kp - 1; j++) { /* c_{p - (Kp-1-j)*G}; rows before position 0 are zero */
 				int64_t back = p - (int64_t)(Kp - 1 - j) * G;
-				if (back < 0)
-					continue;
-				double c = back == p ? (double)a->conv_in[i] : (double)a->window[back % W * SD + ch];
-				double product = (double)w[ch * Kp + j] * c;
-				sum += product;
-				squares += product * product;
+				if (back >= 0)
+					add(&sum, (double)w[ch * Kp + j] * (double)a->window[back % W * SD + ch]);
 			}
-			sum = nudge_sum(env, sum, squares, Kp);
-			double z = rne(env, silu(rne(env, sum)));
+			add(&sum, (double)w[ch * Kp + Kp - 1] * (double)a->conv_in[i]);
+			double z = rne(env, silu(rne(env, total(env, &sum))));
 			a->output[i] = store(env, (double)a->gated[i] + z);
 			a->residual_out[i] = store(env, (double)a->residual[i] + rne(env, (double)a->gated[i] + z));
 			if (W > 0)
