@@ -3,11 +3,13 @@
  * config gives it. */
 #include "core/checkpoint.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/bind.h"
 #include "core/quant_config.h"
@@ -385,6 +387,20 @@ done:
 	return b.base.status;
 }
 
+/* A folder without config.json: the one meant may be the folder `checkpoint` in it, as golden/NAME has one. */
+static int refuse_folder(const char *dir, const char *config_path, struct plumb_error *err)
+{
+	char *inner = NULL;
+	int status = plumb_fail(
+		err, PLUMB_BAD_INPUT, "%s: cannot open: %s, expected a checkpoint folder", config_path, strerror(errno));
+
+	if (asprintf(&inner, "%s/checkpoint/config.json", dir) >= 0 && access(inner, R_OK) == 0)
+		status = plumb_fail(err, PLUMB_BAD_INPUT,
+			"%s: no config.json, expected a checkpoint folder, as %s/checkpoint is", dir, dir);
+	free(inner);
+	return status;
+}
+
 int plumb_checkpoint_open(const char *dir, struct plumb_checkpoint **out, struct plumb_error *err)
 {
 	int status;
@@ -397,6 +413,10 @@ int plumb_checkpoint_open(const char *dir, struct plumb_checkpoint **out, struct
 		sidecar_path = NULL;
 	if (!ck || !config_path || !sidecar_path) {
 		status = plumb_fail(err, PLUMB_BAD_INPUT, "%s: no memory", dir);
+		goto done;
+	}
+	if (access(config_path, F_OK) != 0) {
+		status = refuse_folder(dir, config_path, err);
 		goto done;
 	}
 	if ((status = plumb_config_read(config_path, &ck->model.cfg, err)) ||

@@ -402,7 +402,11 @@ START_TEST(bad_checkpoints)
 	size_t size;
 	char *model = scratch_read(CHECKPOINT "/model.safetensors", &size);
 
+	program(&r, dir, "run --checkpoint '%s' --tokens 1", PLUMB_GOLDEN_DIR "/tiny");
+	program_expect_line(&r, "tiny: no config.json", "tiny/checkpoint is");
 	mkdir(scratch_path(path, dir, "ckpt"), 0777);
+	program(&r, dir, "run --checkpoint '%s/ckpt' --tokens 1", dir);
+	program_expect_line(&r, "ckpt/config.json: cannot open: No such file", "checkpoint folder");
 	scratch_copy(dir, CHECKPOINT "/config.json", "ckpt/config.json");
 	program(&r, dir, "run --checkpoint '%s/ckpt' --tokens 1", dir);
 	program_expect_line(&r, "safetensors", dir);
