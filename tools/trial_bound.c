@@ -68,6 +68,14 @@ bool trial_bounded(struct trial *c, const char *what, struct plumb_bound_result 
 	return holds(c, &one, what, text);
 }
 
+/* What experts are ranked by, their probability, as binary32 can tell it: log(exp(l - largest) + 2^-126). Below 2^-126 it has
+ * steps of 2^-149, which here are less than 2^-22 each; far below, all are 0. Without a finite largest logit: the logits. */
+static void rank_scores(const float *l, int64_t E, double largest, float *score)
+{
+	for (int64_t i = 0; i < E; i++)
+		score[i] = isfinite(largest) ? (float)log(exp((double)l[i] - largest) + 0x1p-126) : l[i];
+}
+
 /* The experts of a token may differ where rounding explains it; the bound of weights goes by the experts chosen. */
 static bool router_near(struct trial *c, const struct trial_result *oracle, const struct trial_result *result,
 	const char *what, char text[TRIAL_TEXT])
@@ -78,27 +86,33 @@ static bool router_near(struct trial *c, const struct trial_result *oracle, cons
 	const float *m = (const float *)(const void *)result->bytes[LOGITS];
 	const int32_t *e = (const int32_t *)(const void *)oracle->bytes[EXPERT];
 	const int32_t *f = (const int32_t *)(const void *)result->bytes[EXPERT];
+	float *score = malloc((size_t)E * sizeof *score);
+	bool near = true;
 
-	for (int64_t t = 0; t < c->T; t++) {
+	if (!score)
+		abort();
+	for (int64_t t = 0; t < c->T && near; t++, l += E, m += E, e += A, f += A) {
 		struct plumb_selection s;
 		double error = 0.0, largest = -HUGE_VAL, lowest = HUGE_VAL;
-		for (int64_t i = t * E; i < (t + 1) * E; i++) {
+		for (int64_t i = 0; i < E; i++) {
 			error = fmax(error, fabs((double)l[i] - (double)m[i]));
 			largest = fmax(largest, (double)l[i]);
 		}
-		for (int64_t i = t * A; i < (t + 1) * A; i++) /* of those that are chosen, or in a place of theirs */
-			lowest = fmin(lowest,
-				fmin((double)l[t * E + e[i]], f[i] >= 0 && f[i] < E ? (double)l[t * E + f[i]] : HUGE_VAL));
-		/* two probabilities are equal up to an ulp when the logits are 2^-23 apart; twice that for each exp. Its
-		 * argument, the logit less the largest, is rounded first: half an ulp of it, for each of the two. Below
-		 * -104 all exponentials are 0 */
-		double bound = 2.0 * error + 0x1p-21 + 0x1p-23 * fmin(largest - lowest, 104.0);
-		if (plumb_compare_order(l + t * E, E, A, f + t * A, A, e + t * A, A, bound, &s) != PLUMB_OK) {
+		rank_scores(l, E, largest, score);
+		for (int64_t i = 0; i < A; i++) /* of those that are chosen, or in a place of theirs */
+			lowest = fmin(
+				lowest, fmin((double)score[e[i]], f[i] >= 0 && f[i] < E ? (double)score[f[i]] : HUGE_VAL));
+		/* two probabilities are equal up to an ulp when the logits are 2^-23 apart; twice that for each exp, and the steps
+		 * of small ones. The argument of exp is rounded first: half an ulp of it, for each of the two; and the
+		 * scores here are rounded as well */
+		double range = isfinite(largest) ? -lowest : 104.0;
+		double bound = 2.0 * error + 0x1p-21 + 0x1p-22 + 0x1p-22 * range;
+		near = plumb_compare_order(score, E, A, f, A, e, A, bound, &s) == PLUMB_OK;
+		if (!near)
 			snprintf(text, TRIAL_TEXT, "%s: expert of row %lld: %.255s", what, (long long)t, s.text);
-			return false;
-		}
 	}
-	return true;
+	free(score);
+	return near;
 }
 
 bool trial_near(struct trial *c, const struct trial_result *oracle, const struct trial_result *result, const char *what,
