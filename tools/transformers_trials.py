@@ -6,7 +6,7 @@
 
 Each seed draws a config (odd widths, 1 to 8 layers in any order, grouped heads, n-grams of 2 to 4, several block lengths, prompts
 of 1 to 90 tokens ...), weights and a prompt. transformers makes checkpoint and golden file (tools/golden_from_transformers.py),
-and `plumb check` has to pass: oracle in f32 and bf16, the kernels on the CPU, and the twin within its derived bounds. A model
+and `plumb check` has to pass: oracle in f32 and, op by op, in bf16, the kernels on the CPU, and the twin within its derived bounds. A model
 that fails is kept, and the line that checks it again is printed. Exit status 1 if one failed, 2 if none could be made.
 Needs torch, transformers 5.17 or later and h5py. About 3 s a model.
 """
@@ -23,7 +23,8 @@ import tempfile
 
 import golden_from_transformers as golden
 
-WAYS = (["--policy", "f32"], ["--policy", "bf16"], ["--policy", "f32", "--set", "opt", "--view", "local"],
+# From the tokens on, a random model in bf16 is chaos: a value that was rounded the other way can turn a whole row of what is normed behind it.
+WAYS = (["--policy", "f32"], ["--policy", "bf16", "--view", "local"], ["--policy", "f32", "--set", "opt", "--view", "local"],
         ["--policy", "bf16", "--set", "opt", "--view", "local"],
         ["--policy", "f32", "--mode", "twin", "--bounds", "--view", "local"])
 
