@@ -87,6 +87,53 @@ static bool ends_operand(const struct tokens *t, size_t i)
 
 /* ---- finders: each looks at token i ---- */
 
+static const char *const not_types[] = {"return", "else", "case", "sizeof", NULL};
+
+/* A type stands before the name at i: "float x", "float *x". */
+static bool is_typed(const struct tokens *t, size_t i)
+{
+	if (i < 1)
+		return false;
+	if (t->token[i - 1].kind == TOKEN_NAME)
+		return !is_any(t, i - 1, not_types);
+	return token_is(t, i - 1, "*") && t->token[i - 1].at + 1 == t->token[i].at && i >= 2 &&
+	       t->token[i - 2].kind == TOKEN_NAME;
+}
+
+/* The '[' at i is of a declaration, whose first name is typed: "float x[4], y[4][5]". */
+static bool declares_array(const struct tokens *t, size_t i)
+{
+	while (i > 0 && token_is(t, i - 1, "]")) /* of a further dimension */
+		i = t->token[i - 1].pair;
+	if (i < 2 || t->token[i - 1].kind != TOKEN_NAME)
+		return false;
+	if (is_typed(t, i - 1))
+		return true;
+	if (!token_is(t, i - 2, ","))
+		return false;
+	size_t k = i - 2; /* to where the statement begins */
+	while (k > 0 && !token_is(t, k - 1, ";") && !token_is(t, k - 1, "{") && !token_is(t, k - 1, "}") &&
+		!token_is(t, k - 1, "(")) {
+		k--;
+		if (t->token[k].pair && t->token[k].pair < k)
+			k = t->token[k].pair;
+	}
+	if (k > 0 && token_is(t, k - 1, "("))
+		return false; /* arguments */
+	while (k < i && (token_is(t, k, "const") || token_is(t, k, "static")))
+		k++;
+	return t->token[k].kind == TOKEN_NAME && (is_typed(t, k + 1) || (token_is(t, k + 1, "*") && is_typed(t, k + 2)));
+}
+
+/* Token i is part of the size of an array that is declared. */
+static bool in_array_size(const struct tokens *t, size_t i)
+{
+	size_t k = i;
+	while (k > 0 && !token_is(t, k, ";") && !(token_is(t, k, "[") && t->token[k].pair > i))
+		k--;
+	return token_is(t, k, "[") && declares_array(t, k);
+}
+
 static void find_operator(struct finder *f, size_t i)
 {
 	static const struct {
@@ -121,24 +168,10 @@ static void find_operator(struct finder *f, size_t i)
 	if (f->t->token[i].kind != TOKEN_PUNCTUATION || !f->t->token[i].spaced || i == 0 || !ends_operand(f->t, i - 1) ||
 		token_is(f->t, i - 1, "template"))
 		return;
-	for (size_t s = 0; s < sizeof swaps / sizeof swaps[0]; s++)
+	const bool enlarges = (token_is(f->t, i, "/") || token_is(f->t, i, "-")) && in_array_size(f->t, i);
+	for (size_t s = 0; s < sizeof swaps / sizeof swaps[0] && !enlarges; s++) /* room for more is no fault */
 		if (token_is(f->t, i, swaps[s].from))
 			add(f, swaps[s].mutation, i, i, "%s", swaps[s].to);
-}
-
-/* The '[' at i is of a declaration: a type stands before the name. */
-static bool declares_array(const struct tokens *t, size_t i)
-{
-	static const char *const not_types[] = {"return", "else", "case", "sizeof", NULL};
-
-	while (i > 0 && token_is(t, i - 1, "]")) /* of a further dimension */
-		i = t->token[i - 1].pair;
-	if (i < 2 || t->token[i - 1].kind != TOKEN_NAME)
-		return false;
-	if (t->token[i - 2].kind == TOKEN_NAME)
-		return !is_any(t, i - 2, not_types);
-	return token_is(t, i - 2, "*") && t->token[i - 2].at + 1 == t->token[i - 1].at && i >= 3 &&
-	       t->token[i - 3].kind == TOKEN_NAME;
 }
 
 static void find_constant(struct finder *f, size_t i)
@@ -165,9 +198,7 @@ static void find_constant(struct finder *f, size_t i)
 	}
 	unsigned long long value = strtoull(word, &end, 0);
 	suffix = end;
-	const bool is_room =
-		i > 0 && token_is(f->t, i - 1, "[") && token_is(f->t, i + 1, "]") && declares_array(f->t, i - 1);
-	if (value < ~0ull && !is_room) /* room for one more is no fault */
+	if (value < ~0ull && !(in_array_size(f->t, i) && token_is(f->t, i - 1, "["))) /* room for one more is no fault */
 		add(f, MUTATE_CONSTANT, i, i, hex ? "0x%llx%s" : "%llu%s", value + 1, suffix);
 	if (value > 0)
 		add(f, MUTATE_CONSTANT, i, i, hex ? "0x%llx%s" : "%llu%s", value - 1, suffix);
