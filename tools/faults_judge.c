@@ -29,11 +29,16 @@ static void make_folders(const char *path)
 	free(copy);
 }
 
+/* A step beyond an array ends the program, as it does in a build with sanitizers. */
+#define BOUNDS " -fsanitize=bounds -fsanitize-undefined-trap-on-error"
+
 /* Kernels are compiled fast, not to be fast: they run on small shapes. The race check sees every access, and without
  * optimisation that is every local variable too. */
 const char *faults_level(const struct fault_object *o)
 {
-	return strstr(o->name, ".simt.cpp") ? "-O0" : "-O1";
+	if (strstr(o->name, ".race.cpp") || strstr(o->name, ".cu.o"))
+		return "-O1";
+	return strstr(o->name, ".simt.cpp") ? "-O0" BOUNDS : "-O1" BOUNDS;
 }
 
 /* The scratch file of an object: its name with '/' as '+'. */
