@@ -109,6 +109,11 @@ void trial_shape_heads(struct trial *c)
 	f->gdn_value_heads = f->gdn_key_heads * (int)PICK(c, 2, 3);
 	f->gdn_key_dim = PICK(c, 4, 8, 12, 128, 200, 256, 257, 260, 384);
 	f->gdn_value_dim = PICK(c, 3, 4, 6, 16, 18, 129, 136);
+	if (f->gdn_key_dim > 256 && trial_random_below(&c->random, 2)) { /* rows that are one more than whole blocks */
+		f->gdn_key_heads = 3;
+		f->gdn_value_heads = 9;
+		f->gdn_value_dim = PICK(c, 1, 5, 13);
+	}
 	f->experts = PICK(c, 17, 40);
 	f->experts_per_token = (int)PICK(c, 15, 16, 17);
 	f->expert_inner = f->shared_inner = 8;
