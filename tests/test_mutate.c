@@ -48,7 +48,7 @@ static const struct {
 		"3:8 constant 2\n4:9 constant 1\n4:12 constant 4\n5:11 index (3) + 1\n5:11 constant 4\n5:11 constant 2\n"},
 	{"void f(void)\n{\n\tfloat a[N / W], b[N + W];\n\tf(x[N / W], y[2]);\n}\n",
 		"3:22 arithmetic -\n4:2 drop ;\n4:4 swap y[2], x[N / W]\n4:6 index (N / W) + 1\n4:8 arithmetic *\n4:16 "
-                "index (2) + 1\n4:16 constant 3\n4:16 constant 1\n"},
+		"index (2) + 1\n4:16 constant 3\n4:16 constant 1\n"},
 	{"template <int N, typename T> static void f(const float *x)\n{\n\tfloat y[N];\n\tconst T *p = g<T>(x);\n}\n", ""},
 	{"struct a {\n\tint b;\n\tfloat *c;\n};\nenum { A, B };\n", ""},
 };
