@@ -93,10 +93,11 @@ static void attend(const struct plumb_env *env, const struct plumb_attn_decode *
 	}
 	for (int64_t j = 0; j < n; j++)
 		add(&exponentials, s[j] = exp(s[j] - max));
+	const double sum = total(env, &exponentials);
 	for (int64_t i = 0; i < Dh; i++)
 		acc[i] = (struct sum){0};
 	for (int64_t j = 0; j < n; j++) {
-		double weight = rne(env, s[j] / total(env, &exponentials));
+		double weight = rne(env, s[j] / sum);
 		plumb_cache_get(a->values, list[j], row);
 		for (int64_t i = 0; i < Dh; i++)
 			add(&acc[i], weight * (double)row[hk * Dh + i]);

@@ -93,12 +93,12 @@ int linear_sum_ref(const struct plumb_env *env, const struct plumb_weight *w, co
 	double *squares = env->nudge ? scratch_ref(env, T * (count + K), sizeof *squares) : NULL; /* (T, count), (T, K) */
 	int failed = !xd || (env->nudge && !squares);
 
-	if (xd && blas && !blas_has_room(count * K > 65536 ? omp_get_max_threads() : 1)) {
+	const int threads = count * K > 65536 ? omp_get_max_threads() : 1;
+	if (xd && blas && !blas_has_room(threads)) {
 		free(squares);
 		free(xd);
 		return plumb_fail(env->err, PLUMB_BAD_INPUT,
-			"out of memory: OpenBLAS takes 128 MiB for each of %d threads (ulimit -v, --threads)",
-			count * K > 65536 ? omp_get_max_threads() : 1);
+			"out of memory: OpenBLAS takes 128 MiB for each of %d threads (ulimit -v, --threads)", threads);
 	}
 	for (int64_t i = 0; !failed && i < T * K; i++) {
 		xd[i] = (double)x[i];
@@ -108,7 +108,7 @@ int linear_sum_ref(const struct plumb_env *env, const struct plumb_weight *w, co
 	if (blas)
 		openblas_set_num_threads(1); /* the panels below are the parallelism: same bits with any thread count */
 
-#pragma omp parallel if (count * K > 65536)
+#pragma omp parallel if (threads > 1)
 	{
 		double *panel = malloc(PANEL * (size_t)K * sizeof *panel); /* (PANEL, K) */
 		float *narrow = malloc((size_t)K * sizeof *narrow);
