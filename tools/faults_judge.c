@@ -261,7 +261,6 @@ static void control_check(struct fault_judge *j, int check, uint64_t ops, int jo
 
 	if (command) {
 		faults_run(j->build->folder, command, 1200.0, log, &run);
-		c->processor = run.processor;
 		snprintf(c->digest, sizeof c->digest, "%s", run.digest);
 		if (run.status != 0)
 			faults_control_fail(c, k->name, run.line);

@@ -59,7 +59,7 @@ bool faults_is_identical(const struct fault_judge *j, const struct fault_object 
 	const char *overlay);
 /* What a check said, without the path of the scratch folder, as the text of the fault. */
 void faults_say(struct fault *f, const char *line, const char *folder);
-/* Seconds of processor time. */
+/* Seconds of processor time that a test program may take. */
 double faults_limit(const struct fault_judge *j, const struct fault_control *c);
 
 /* ---- tools/faults_seat.c: kernels ---- */
