@@ -22,7 +22,7 @@ enum {
 	DOWN_WARPS = 12,        /* at most: 10 experts and the shared one take 11 */
 	DOWN_ROWS = 2,          /* outputs of a block: 1280 blocks at full size; 4 need registers for one block an SM */
 	GATE_UP_WIDE_WARPS = 4, /* small blocks: as one ends, the next begins */
-	GATE_UP_UNITS = 4,      /* of a warp: 440 blocks at full size */
+	GATE_UP_UNITS = 2,      /* of a warp: 880 blocks at full size; of 4 the last ones waited for few */
 	DOWN_WIDE_WARPS = 16,   /* at most: a slot a warp, and the shared expert */
 	DOWN_WIDE_FLIGHT = 2,   /* rows of a warp in flight together, */
 	DOWN_WIDE_PASSES = 5,   /* so often: 256 blocks at full size, which is one wave where two fit on an SM */

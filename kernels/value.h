@@ -123,6 +123,13 @@ static __device__ __forceinline__ float plumb_f16_value(uint16_t code)
 #endif
 }
 
+/* Two of them, the first in the lower half. */
+static __device__ __forceinline__ void plumb_f16_pair(uint32_t codes, float &first, float &second)
+{
+	first = plumb_f16_value(static_cast<uint16_t>(codes));
+	second = plumb_f16_value(static_cast<uint16_t>(codes >> 16));
+}
+
 static __device__ __forceinline__ uint16_t plumb_f16_code(float x)
 {
 #ifdef __CUDA_ARCH__
@@ -141,33 +148,21 @@ static __device__ __forceinline__ uint32_t plumb_register(uint32_t constant)
 	return constant + threadIdx.y;
 }
 
-/* Eight e2m1 codes, the first in the lowest bits. A byte permutation is a table of eight entries that takes four codes
- * at once: one gives the upper bytes of the magnitudes 0 0.5 1 1.5 2 3 4 6 as bf16, one the lower bytes. (An integer to
- * float conversion for each, as in core/numeric.h, runs at a quarter of the rate.) */
+/* Eight e2m1 codes, the first in the lowest bits. As binary16 the magnitudes 0 0.5 1 1.5 2 3 4 6 have a lower byte of zero,
+ * and a byte permutation is a table of eight entries that takes four codes at once. (By way of bf16, whose values widen by a
+ * shift, the lower bytes took a second table: more of what runs at half the rate than of all else.) */
 static __device__ __forceinline__ void plumb_e2m1_values(uint32_t codes, float (&w)[PLUMB_COLUMNS])
 {
-	const uint32_t index = codes & 0x77777777u, index4 = index >> 16;
-	const uint32_t lower = plumb_register(0xc0800000u), upper = plumb_register(0x3f3f3f00u);
-	const uint32_t lower0 = __byte_perm(lower, 0xc0804000u, index); /* of codes 0..3 */
-	const uint32_t lower4 = __byte_perm(lower, 0xc0804000u, index4);
-	const uint32_t upper0 = __byte_perm(upper, 0x40404040u, index);
-	const uint32_t upper4 = __byte_perm(upper, 0x40404040u, index4);
+	const uint32_t index = codes & 0x77777777u, table = plumb_register(0x3e3c3800u);
+	const uint32_t first = __byte_perm(table, 0x46444240u, index), last = __byte_perm(table, 0x46444240u, index >> 16);
 	/* even codes have their signs in bits 3, 11, 19, 27, odd ones at the tops of the bytes */
-	const uint32_t even = __byte_perm(upper0, upper4, 0x6420) | (codes << 4 & 0x80808080u);
-	const uint32_t odd = __byte_perm(upper0, upper4, 0x7531) | (codes & 0x80808080u);
-	const uint32_t pair[4] = {
-		__byte_perm(lower0, even, 0x5240), /* 0, 2 */
-		__byte_perm(lower0, odd, 0x5341),  /* 1, 3 */
-		__byte_perm(lower4, even, 0x7260), /* 4, 6 */
-		__byte_perm(lower4, odd, 0x7361),  /* 5, 7 */
-	};
+	const uint32_t even = __byte_perm(first, last, 0x6420) | (codes << 4 & 0x80808080u);
+	const uint32_t odd = __byte_perm(first, last, 0x7531) | (codes & 0x80808080u);
 
-	PLUMB_UNROLL
-	for (int j = 0; j < 4; j++) {
-		const int first = j / 2 * 4 + j % 2;
-		w[first] = __uint_as_float(pair[j] << 16);
-		w[first + 2] = __uint_as_float(pair[j] & 0xffff0000u);
-	}
+	plumb_f16_pair(__byte_perm(even, 0, 0x1404), w[0], w[2]);
+	plumb_f16_pair(__byte_perm(odd, 0, 0x1404), w[1], w[3]);
+	plumb_f16_pair(__byte_perm(even, 0, 0x3424), w[4], w[6]);
+	plumb_f16_pair(__byte_perm(odd, 0, 0x3424), w[5], w[7]);
 }
 
 /* ---- values ---- */
