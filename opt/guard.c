@@ -8,9 +8,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "core/cache.h"
 #include "core/ops/ple.h"
+#include "opt/trap.h"
 #include "opt/user.h"
 
 enum {
@@ -18,7 +20,8 @@ enum {
 	MAX_ARGS = 2048, /* bytes of their arguments */
 	MAX_DEVICES = 8,
 	REPEATS = 4, /* of the first run, to tell a change from run to run from memory that nobody wrote */
-	ALIGN = 256, /* clones are misaligned exactly as the originals, so that the same loads are chosen */
+	ALIGN = 256, /* without traps clones are misaligned exactly as the originals, so that the same loads are chosen */
+	WIDE = 16,   /* with traps modulo this, the widest load's size */
 };
 
 /* An operand of the call. */
@@ -48,6 +51,15 @@ struct plumb_guard {
 	struct item item[MAX_ITEMS];
 	int items;
 	size_t used;
+	bool traps;
+	uint64_t turn;
+	struct trap {
+		struct plumb_trap of; /* of an item that has a place of its own */
+		size_t offset;        /* of its clone in the arena */
+		size_t low,
+			high; /* from the page that traps before it to the end of the one behind it, which is the next one's too */
+	} trap[MAX_ITEMS];
+	int trapped;              /* how many of them */
 	uint64_t constants;       /* digest of what is read only and not cloned */
 	enum plumb_poison poison; /* of the run under way; OFF: none */
 	struct plumb_guard_finding finding;
@@ -100,6 +112,13 @@ int plumb_guard_watch(struct plumb_guard *g, struct plumb_device *device, struct
 	return PLUMB_OK;
 }
 
+void plumb_guard_trap(struct plumb_guard *g, uint64_t turn)
+{
+	free_arenas(g); /* of whole pages from here on */
+	g->traps = true;
+	g->turn = turn;
+}
+
 enum plumb_poison plumb_guard_poison(const struct plumb_guard *g)
 {
 	return g->poison;
@@ -115,6 +134,17 @@ const struct plumb_guard_finding *plumb_guard_finding(const struct plumb_guard *
 /* A place in the arena for `bytes`, misaligned as host is. */
 static void place(struct plumb_guard *g, struct item *it)
 {
+	if (g->traps) {
+		const size_t page = plumb_trap_page(), begin = g->used ? g->used : page;
+		const size_t room = (it->bytes + PLUMB_GUARD_ZONE + 2 * WIDE + page - 1) / page * page;
+		it->offset = begin +
+		             plumb_trap_place(it->bytes, room, WIDE, (uintptr_t)it->host, g->turn + (uint64_t)g->trapped);
+		g->used = begin + room + page;
+		g->trap[g->trapped++] =
+			(struct trap){{.name = it->operand->name, .part = "", .bytes = it->bytes, .element = it->element},
+				it->offset, begin - page, g->used};
+		return;
+	}
 	size_t at = (g->used + PLUMB_GUARD_ZONE + ALIGN - 1) / ALIGN * ALIGN + (uintptr_t)it->host % ALIGN;
 
 	it->offset = at;
@@ -196,6 +226,7 @@ static int collect(struct plumb_guard *g, const struct plumb_call *call)
 
 	memcpy(&extent.T, call->args, sizeof extent.T);
 	g->items = 0;
+	g->trapped = 0;
 	g->used = 0;
 	if (info->operands > MAX_ITEMS || info->args_size > MAX_ARGS)
 		return plumb_fail(call->env->err, PLUMB_BAD_INPUT, "%s has %d operands, a guard takes %d", info->name,
@@ -255,14 +286,14 @@ static int collect(struct plumb_guard *g, const struct plumb_call *call)
 
 static int reserve(struct plumb_guard *g, struct plumb_error *err)
 {
-	size_t room = (g->used + 2 * (size_t)ALIGN) / ALIGN * ALIGN;
+	const size_t align = g->traps ? plumb_trap_page() : ALIGN, room = (g->used + 2 * align) / align * align;
 
 	if (g->room >= room)
 		return PLUMB_OK;
 	free_arenas(g);
 	for (int i = 0; i < 2; i++) {
-		g->before[i] = aligned_alloc(ALIGN, room);
-		g->after[i] = aligned_alloc(ALIGN, room);
+		g->before[i] = aligned_alloc(align, room);
+		g->after[i] = aligned_alloc(align, room);
 		if (!g->before[i] || !g->after[i]) {
 			free_arenas(g);
 			return plumb_fail(
@@ -322,6 +353,28 @@ static struct plumb_device *device_of(const struct plumb_guard *g, const struct 
 	return device;
 }
 
+/* Before and after the op: nobody, or everybody, may touch the pages between the clones. False: they cannot be protected. */
+static bool set_traps(struct plumb_guard *g, bool set)
+{
+	const size_t page = plumb_trap_page();
+	bool ok = true;
+
+	for (struct trap *t = g->trap; t < g->trap + g->trapped; t++) {
+		unsigned char *low = g->after[1] + t->low, *last = g->after[1] + t->high - page;
+		if (t == g->trap)
+			ok = mprotect(low, page, set ? PROT_NONE : PROT_READ | PROT_WRITE) == 0 && ok;
+		ok = mprotect(last, page, set ? PROT_NONE : PROT_READ | PROT_WRITE) == 0 && ok;
+		t->of.data = g->after[1] + t->offset;
+		t->of.low = low;
+		t->of.high = last + page;
+		if (set)
+			plumb_trap_add(&t->of);
+		else
+			plumb_trap_remove(&t->of);
+	}
+	return ok;
+}
+
 /* Run the op on clones: before[k] becomes after[k]. The op always runs in after[1], so that every run has the same
  * addresses; the caller of run 0 moves it. */
 static int run(struct plumb_guard *g, const struct plumb_call *call, enum plumb_poison poison, int k)
@@ -352,7 +405,10 @@ static int run(struct plumb_guard *g, const struct plumb_call *call, enum plumb_
 	if (device)
 		plumb_device_poison(device, poison, info_of(call)->name);
 	g->poison = poison;
+	const bool traps = set_traps(g, true);
 	status = call->binding->set->op[call->op](call->env, args.byte);
+	if (!set_traps(g, false) || !traps)
+		status = plumb_fail(call->env->err, PLUMB_BAD_INPUT, "cannot protect the memory around a call's operands");
 	g->poison = PLUMB_POISON_OFF;
 	if (device && status == PLUMB_OK)
 		status = plumb_device_check(device, call->env->err);

@@ -106,7 +106,7 @@ static struct made make(enum plumb_op op, uint64_t seed)
 	}
 	for (int i = 0; i < c->operands; i++) /* the state as it was */
 		if (c->operand[i].before && !c->operand[i].absent)
-			memcpy(c->operand[i].memory.block, c->operand[i].before, c->operand[i].memory.block_bytes);
+			memcpy(c->operand[i].memory.data, c->operand[i].before, c->operand[i].memory.bytes);
 	return m;
 }
 

@@ -389,7 +389,7 @@ START_TEST(a_seed_is_a_case)
 	for (int i = 0; i < a->operands; i++) {
 		ck_assert_uint_eq(a->operand[i].memory.bytes, b->operand[i].memory.bytes);
 		if (a->operand[i].before)
-			ck_assert_mem_eq(a->operand[i].before, b->operand[i].before, a->operand[i].memory.block_bytes);
+			ck_assert_mem_eq(a->operand[i].before, b->operand[i].before, a->operand[i].memory.bytes);
 	}
 	trial_free(a);
 	trial_free(b);

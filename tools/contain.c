@@ -11,8 +11,10 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
+#include <ucontext.h>
 #include <unistd.h>
 
+#include "opt/trap.h"
 #include "tools/output.h"
 
 /* Shared by the two processes. */
@@ -22,6 +24,7 @@ struct shared {
 	int32_t status;    /* what it returned */
 	int32_t signal;    /* that killed the child, seen by its handler */
 	uintptr_t address; /* of the fault */
+	char trap[256];    /* what was touched there, if it is known */
 };
 
 static struct shared *shared; /* for the handler */
@@ -29,13 +32,26 @@ static struct shared *shared; /* for the handler */
 static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
 enum { FAULTS = sizeof faults / sizeof faults[0], STACK = 65536, NEAR_NULL = 65536, COPY_TICKS = 20 };
 
-/* Note the address; then the fault happens again, with its default end. */
+/* Whether the access that failed was a write; -1: this machine does not say. */
+static int is_write(const void *context)
+{
+#if defined(__x86_64__)
+	enum { WRITE = 2 }; /* of the page fault's error code */
+	return ((const ucontext_t *)context)->uc_mcontext.gregs[REG_ERR] & WRITE ? 1 : 0;
+#else
+	(void)context;
+	return -1;
+#endif
+}
+
+/* Note the address, and which operand lies beside it; then the fault happens again, with its default end. */
 static void fault(int number, siginfo_t *info, void *context)
 {
-	(void)context;
 	if (!shared->signal) {
 		shared->signal = number;
 		shared->address = (uintptr_t)info->si_addr;
+		if (number == SIGSEGV)
+			plumb_trap_tell(info->si_addr, is_write(context), shared->trap, sizeof shared->trap);
 	}
 	signal(number, SIG_DFL);
 	if (info->si_code <= 0) /* sent by somebody: it does not happen again by itself */
@@ -123,9 +139,10 @@ static int judge(int how, bool killed, int64_t timeout, struct plumb_error *fail
 {
 	struct plumb_user_mark *m = &shared->mark;
 	/* a kernel that writes where it likes may have written here */
+	shared->trap[sizeof shared->trap - 1] = '\0';
 	m->phase[sizeof m->phase - 1] = m->ops[sizeof m->ops - 1] = m->path[sizeof m->path - 1] = '\0';
 	const int status = m->path[0] ? PLUMB_MISMATCH : PLUMB_BAD_INPUT;
-	char where[700], last[600], at[48] = "", hint[200] = "";
+	char where[700], last[600], at[48] = "", hint[300] = "";
 
 	if (m->path[0])
 		plumb_user_mark_show(m, last, sizeof last);
@@ -143,7 +160,9 @@ static int judge(int how, bool killed, int64_t timeout, struct plumb_error *fail
 	if (WIFSIGNALED(how)) {
 		const char *name = sigabbrev_np(WTERMSIG(how));
 		bool same = WTERMSIG(how) == shared->signal;
-		if (same && shared->signal == SIGSEGV && shared->address < NEAR_NULL && m->under_way)
+		if (same && shared->trap[0])
+			snprintf(hint, sizeof hint, ": %s", shared->trap);
+		else if (same && shared->signal == SIGSEGV && shared->address < NEAR_NULL && m->under_way)
 			snprintf(hint, sizeof hint,
 				": a null pointer, as look-ups give for a name that the call has not; 'plumb list %.*s' "
 				"has the names",

@@ -9,6 +9,8 @@
 #include "core/numeric.h"
 #include "tools/trial_private.h"
 
+enum { WIDE = 16 }; /* bytes to which activations and state are aligned, and where wide loads are possible */
+
 uint64_t trial_random_next(struct trial_random *r)
 {
 	uint64_t z = (r->state += 0x9E3779B97F4A7C15u);
@@ -57,9 +59,24 @@ static size_t place_next(struct trial *c, size_t unit, size_t bytes, size_t *at)
 	size_t start = *at + unit * (size_t)(trial_random_below(&c->random, 2) ? trial_random_below(&c->random, 9) : 0);
 
 	if (trial_random_below(&c->random, 2) || c->with.aligned)
-		start = (start + 15) / 16 * 16;
+		start = (start + WIDE - 1) / WIDE * WIDE;
 	*at = start + bytes;
 	return start;
+}
+
+/* A number of the seed and the operand, without one from the case's sequence. */
+static uint64_t turn_of(const struct trial *c, const struct trial_operand *o)
+{
+	struct trial_random r = {c->seed * TRIAL_OPERANDS + (uint64_t)(o - c->operand)};
+	return trial_random_next(&r) >> 32;
+}
+
+static void make_memory(const struct trial *c, const struct trial_operand *o, struct trial_memory *m, size_t bytes,
+	struct trial_layout layout)
+{
+	layout.name = o->info->name;
+	layout.turn = turn_of(c, o);
+	trial_memory_make(m, bytes, &layout);
 }
 
 /* Matrices in one block, with gaps, each at any address its elements may have; their scales in another, likewise. */
@@ -92,9 +109,12 @@ static void make_matrices(struct trial *c, struct trial_operand *o)
 			start[i][1] = place_next(c, scale_unit, plumb_weight_scale_bytes(w), &scale_at);
 	}
 	bool table = o->info->part == PLUMB_PART_ROWS || o->info->part == PLUMB_PART_HASHED;
-	trial_memory_make(&o->memory, at, c->with.far && table);
+	/* weights are aligned to one value, no more: the last then touches what traps without a gap */
+	size_t align = c->with.aligned || (turn_of(c, o) / 4) % 2 ? WIDE : 1;
+	make_memory(
+		c, o, &o->memory, at, (struct trial_layout){.part = "", .align = align, .sparse = c->with.far && table});
 	if (scale_at > 0)
-		trial_memory_make(&o->scale, scale_at, false);
+		make_memory(c, o, &o->scale, scale_at, (struct trial_layout){.part = "the scales of ", .align = align});
 	for (int64_t i = 0; i < o->matrices; i++) {
 		o->weight[i].data = o->memory.data + start[i][0];
 		o->weight[i].scale = scale_at > 0 ? o->scale.data + start[i][1] : NULL;
@@ -147,8 +167,13 @@ static void make_cache(struct trial *c, struct trial_operand *o)
 			trial_random_float(&c->random, 0x1p-10f, 0.25f); /* no power of two: products are rounded */
 	row_bytes = plumb_format_row_bytes(o->cache.format, o->cache.width);
 	int64_t physical = c->with.far ? ((INT64_C(1) << 31) / (page_rows * o->cache.width) + 3) * page_rows : rows;
-	trial_memory_make(&o->memory, (size_t)physical * row_bytes, c->with.far);
-	trial_memory_make(&o->page, (size_t)pages * sizeof *page, false);
+	make_memory(c, o, &o->memory, (size_t)physical * row_bytes,
+		(struct trial_layout){.part = "",
+			.element = plumb_format_row_bytes(o->cache.format, 1),
+			.align = WIDE,
+			.sparse = c->with.far});
+	make_memory(c, o, &o->page, (size_t)pages * sizeof *page,
+		(struct trial_layout){.part = "the page table of ", .element = sizeof *page, .align = WIDE});
 	o->cache.data = o->memory.data;
 	o->cache.page = page = (int32_t *)(void *)o->page.data;
 	/* the same permutation for every cache of the case: they share a table in a decoder */
@@ -189,9 +214,11 @@ static void make_operand(struct trial *c, struct trial_operand *o)
 			}
 			bytes = (size_t)o->count * plumb_operand_element(info, c->args);
 			skew = info->kind == PLUMB_KIND_F32 || info->kind == PLUMB_KIND_STORED ? c->with.skew : 0;
-			trial_memory_make(&o->memory, bytes + skew, false);
-			o->memory.data += skew;
-			o->memory.bytes -= skew;
+			make_memory(c, o, &o->memory, bytes,
+				(struct trial_layout){.part = "",
+					.element = plumb_operand_element(info, c->args),
+					.align = WIDE,
+					.skew = skew});
 			pointer = o->memory.data;
 			break;
 		case PLUMB_KIND_WEIGHT:
@@ -364,11 +391,11 @@ uint64_t trial_inputs(const struct trial *c)
 		h = mix(h, o->dim, (size_t)o->rank * sizeof o->dim[0]);
 		h = mix(h, &o->absent, sizeof o->absent);
 		if (o->before)
-			h = mix(h, o->before, o->memory.sparse ? trial_memory_live(&o->memory) : o->memory.block_bytes);
+			h = mix(h, o->before, trial_memory_live(&o->memory));
 		if (o->page_before)
-			h = mix(h, o->page_before, o->page.block_bytes);
+			h = mix(h, o->page_before, o->page.bytes);
 		if (o->scale_before)
-			h = mix(h, o->scale_before, o->scale.block_bytes);
+			h = mix(h, o->scale_before, o->scale.bytes);
 		for (int64_t m = 0; m < o->matrices; m++) {
 			uint32_t global = plumb_f32_bits(o->weight[m].global);
 			h = mix(h, &global, sizeof global);

@@ -21,6 +21,7 @@
 #include "core/ops/ple.h"
 #include "core/weight.h"
 #include "opt/device.h"
+#include "opt/trap.h"
 #include "ref/bound.h"
 
 enum { TRIAL_OPERANDS = 16, TRIAL_TEXT = 1024 };
@@ -33,19 +34,29 @@ uint64_t trial_random_next(struct trial_random *r);
 int64_t trial_random_below(struct trial_random *r, int64_t n);           /* 0 .. n-1 */
 float trial_random_float(struct trial_random *r, float low, float high); /* uniform */
 
-/* bytes of data between two zones; what lies around data holds NaN in every format that has one (E2M1 has none).
- * sparse: address space of which only the ranges are anybody's business; the rest reads as zeros. */
+/* bytes of data between two zones, of which one (by turn) has next to no bytes before what traps (opt/trap.h); what lies around data
+ * holds NaN in every format that has one (E2M1 has none). sparse: address space of which only the ranges are anybody's business; the
+ * rest reads as zeros. */
 struct trial_range {
 	size_t start, bytes; /* of data */
 };
 struct trial_memory {
-	unsigned char *block, *data;
+	unsigned char *block, *data; /* block: whole pages that may be touched; NULL: nothing is there */
 	size_t block_bytes, bytes;
 	bool sparse;
+	struct plumb_trap trap;
 	struct trial_range *range; /* (ranges), sparse only */
 	int64_t ranges;
 };
-void trial_memory_make(struct trial_memory *m, size_t bytes, bool sparse);
+struct trial_layout {
+	const char *name, *part; /* for who reads what is said of a trap: "keys", "page table of "; borrowed */
+	size_t element;          /* bytes; 0: of no one size */
+	uint64_t turn;
+	size_t align, skew; /* data lies skew bytes behind a multiple of align */
+	bool sparse;
+};
+/* At *m, which stays where it is. */
+void trial_memory_make(struct trial_memory *m, size_t bytes, const struct trial_layout *layout);
 void trial_memory_free(struct trial_memory *m);
 /* Sparse: add a range that a call may read or write. */
 void trial_memory_add(struct trial_memory *m, size_t start, size_t bytes);
@@ -67,8 +78,8 @@ struct trial_operand {
 	struct plumb_cache cache;
 	enum plumb_format format; /* of kind STORED; else f32 */
 	struct plumb_ngram ngram;
-	unsigned char *before;       /* as it is before a call: the block, of sparse memory the ranges; NULL for outputs */
-	unsigned char *page_before;  /* the page table's block */
+	unsigned char *before;       /* as it is before a call: the data, of sparse memory the ranges; NULL for outputs */
+	unsigned char *page_before;  /* the page table */
 	unsigned char *scale_before; /* the scales' */
 };
 

@@ -16,7 +16,7 @@ void trial_arguments_before(const struct trial *c, void *args)
 		const struct trial_operand *o = &c->operand[i];
 		if (o->info->role != PLUMB_STATE || o->info->kind == PLUMB_KIND_CACHE || o->absent)
 			continue;
-		void *data = o->before + (o->memory.data - o->memory.block);
+		void *data = o->before;
 		memcpy((unsigned char *)args + o->info->offset, &data, sizeof data);
 	}
 }

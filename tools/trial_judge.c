@@ -351,6 +351,8 @@ static bool try_user(struct judged *j, const struct trial_spec *spec, struct tri
 		status = plumb_user_whole(user, &plan, &err);
 	if (status == PLUMB_OK)
 		status = plumb_guard_create(&guard, &err);
+	if (status == PLUMB_OK)
+		plumb_guard_trap(guard, j->c->seed);
 	if (status == PLUMB_OK && device)
 		status = plumb_guard_watch(guard, device, &err);
 	if (status != PLUMB_OK) {

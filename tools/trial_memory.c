@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory of a trial, between zones; dense, or address space of which only some ranges are used. */
+/* Memory of a trial, between zones and traps; dense, or address space of which only some ranges are used. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 
 #include "tools/trial_private.h"
 
-enum { ALIGNMENT = 64 };
+enum { ALIGNMENT = 64, TRAP = 1 << 20 }; /* TRAP: bytes of address space on both sides of a block that nobody may touch */
 
 void *trial_take(size_t bytes)
 {
@@ -19,32 +19,41 @@ void *trial_take(size_t bytes)
 	return m;
 }
 
-void trial_memory_make(struct trial_memory *m, size_t bytes, bool sparse)
+void trial_memory_make(struct trial_memory *m, size_t bytes, const struct trial_layout *layout)
 {
-	*m = (struct trial_memory){.bytes = bytes, .block_bytes = bytes + 2 * TRIAL_ZONE, .sparse = sparse};
-	if (!sparse) {
-		m->block = trial_take(m->block_bytes);
-		memset(m->block, TRIAL_ZONE_BYTE, m->block_bytes);
-	} else {
-		m->block = mmap(
-			NULL, m->block_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-		if (m->block == MAP_FAILED) {
-			fprintf(stderr, "trial: no address space for %zu bytes\n", bytes);
-			exit(99);
-		}
-		madvise(m->block, m->block_bytes, MADV_NOHUGEPAGE);
-		memset(m->block, TRIAL_ZONE_BYTE, TRIAL_ZONE);
-		memset(m->block + TRIAL_ZONE + bytes, TRIAL_ZONE_BYTE, TRIAL_ZONE);
+	const size_t page = plumb_trap_page(), slack = layout->align + layout->skew;
+	const size_t room = (TRIAL_ZONE + bytes + slack + page - 1) / page * page;
+	unsigned char *map =
+		mmap(NULL, room + 2 * (size_t)TRAP, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (map == MAP_FAILED || mprotect(map + TRAP, room, PROT_READ | PROT_WRITE) != 0) {
+		fprintf(stderr, "trial: no address space for %zu bytes\n", bytes);
+		exit(99);
 	}
-	m->data = m->block + TRIAL_ZONE;
+	const size_t start = plumb_trap_place(bytes, room, layout->align, layout->skew, layout->turn);
+	*m = (struct trial_memory){.block = map + TRAP, .bytes = bytes, .block_bytes = room, .sparse = layout->sparse};
+	m->data = m->block + start;
+	if (m->sparse)
+		madvise(m->block, room, MADV_NOHUGEPAGE);
+	memset(m->block, TRIAL_ZONE_BYTE, m->sparse ? start : room);
+	if (m->sparse)
+		memset(m->data + bytes, TRIAL_ZONE_BYTE, room - start - bytes);
+	m->trap = (struct plumb_trap){.name = layout->name,
+		.part = layout->part,
+		.data = m->data,
+		.bytes = bytes,
+		.element = layout->element,
+		.low = map,
+		.high = map + room + 2 * (size_t)TRAP};
+	plumb_trap_add(&m->trap);
 }
 
 void trial_memory_free(struct trial_memory *m)
 {
-	if (m->sparse)
-		munmap(m->block, m->block_bytes);
-	else
-		free(m->block);
+	if (m->block) {
+		plumb_trap_remove(&m->trap);
+		munmap(m->block - TRAP, m->block_bytes + 2 * (size_t)TRAP);
+	}
 	free(m->range);
 	*m = (struct trial_memory){0};
 }
@@ -86,34 +95,29 @@ void trial_memory_scatter(struct trial_memory *m, const unsigned char *from)
 
 bool trial_memory_intact(const struct trial_memory *m)
 {
-	for (size_t i = 0; i < TRIAL_ZONE; i++)
-		if (m->block[i] != TRIAL_ZONE_BYTE || m->data[m->bytes + i] != TRIAL_ZONE_BYTE)
+	const unsigned char *end = m->data + m->bytes;
+	const size_t lead = (size_t)(m->data - m->block), rest = m->block_bytes - lead - m->bytes;
+
+	for (size_t i = 1; i <= TRIAL_ZONE && i <= lead; i++)
+		if (m->data[-(ptrdiff_t)i] != TRIAL_ZONE_BYTE)
+			return false;
+	for (size_t i = 0; i < TRIAL_ZONE && i < rest; i++)
+		if (end[i] != TRIAL_ZONE_BYTE)
 			return false;
 	return true;
 }
 
 unsigned char *trial_memory_keep(const struct trial_memory *m)
 {
-	unsigned char *copy = trial_take(m->sparse ? trial_memory_live(m) : m->block_bytes);
-	if (m->sparse)
-		trial_memory_gather(m, copy);
-	else
-		memcpy(copy, m->block, m->block_bytes);
+	unsigned char *copy = trial_take(trial_memory_live(m));
+	trial_memory_gather(m, copy);
 	return copy;
-}
-
-void trial_memory_back(struct trial_memory *m, const unsigned char *kept)
-{
-	if (m->sparse)
-		trial_memory_scatter(m, kept);
-	else
-		memcpy(m->block, kept, m->block_bytes);
 }
 
 bool trial_memory_is(const struct trial_memory *m, const unsigned char *kept)
 {
 	if (!m->sparse)
-		return memcmp(m->block, kept, m->block_bytes) == 0;
+		return memcmp(m->data, kept, m->bytes) == 0;
 	for (int64_t i = 0; i < m->ranges; kept += m->range[i++].bytes)
 		if (memcmp(m->data + m->range[i].start, kept, m->range[i].bytes) != 0)
 			return false;

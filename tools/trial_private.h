@@ -5,13 +5,12 @@
 
 #include "tools/trial.h"
 
-/* Bytes on each side of a buffer, all ones: a NaN in binary32, bf16, f16 and E4M3, and -1. */
+/* Bytes beside a buffer, where it does not touch a trap, all ones: a NaN in binary32, bf16, f16 and E4M3, and -1. */
 enum { TRIAL_ZONE = 256, TRIAL_ZONE_BYTE = 0xff };
 
 bool trial_memory_intact(const struct trial_memory *m); /* the zones */
-/* A copy with zones (sparse: of the ranges), putting it back, and whether memory still is like it. */
+/* A copy of what counts, and whether memory still is like it; trial_memory_scatter puts it back. */
 unsigned char *trial_memory_keep(const struct trial_memory *m);
-void trial_memory_back(struct trial_memory *m, const unsigned char *kept);
 bool trial_memory_is(const struct trial_memory *m, const unsigned char *kept);
 
 /* Whether the op writes the operand, and it is there. */

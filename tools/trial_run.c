@@ -27,9 +27,9 @@ static void prepare(struct trial *c, enum plumb_poison poison)
 				o->info->kind == PLUMB_KIND_I64 ? PLUMB_POISON_64 : plumb_poison_unit(o->format),
 				o->memory.data, 0, (size_t)o->count);
 		else if (o->before)
-			trial_memory_back(&o->memory, o->before);
+			trial_memory_scatter(&o->memory, o->before);
 		if (o->scale_before)
-			trial_memory_back(&o->scale, o->scale_before);
+			trial_memory_scatter(&o->scale, o->scale_before);
 	}
 }
 

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT */
+#include "opt/trap.h"
+
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <unistd.h>
+
+enum { FRONT = 3, TURNS = 4 };
+
+static struct plumb_trap *first;
+static atomic_flag changing = ATOMIC_FLAG_INIT;
+
+static void begin_change(void)
+{
+	while (atomic_flag_test_and_set(&changing))
+		;
+}
+
+void plumb_trap_add(struct plumb_trap *trap)
+{
+	begin_change();
+	trap->before = NULL;
+	trap->next = first;
+	if (first)
+		first->before = trap;
+	first = trap;
+	atomic_flag_clear(&changing);
+}
+
+void plumb_trap_remove(struct plumb_trap *trap)
+{
+	begin_change();
+	if (trap->before)
+		trap->before->next = trap->next;
+	else
+		first = trap->next;
+	if (trap->next)
+		trap->next->before = trap->before;
+	atomic_flag_clear(&changing);
+}
+
+bool plumb_trap_tell(const void *address, int write, char *text, size_t size)
+{
+	const unsigned char *at = address;
+	const char *did = write < 0 ? "touched memory" : write ? "wrote" : "read";
+
+	text[0] = '\0';
+	for (const struct plumb_trap *t = first; t; t = t->next) {
+		const unsigned char *end = t->data + t->bytes;
+		if (at < t->low || at >= t->high || (at >= t->data && at < end))
+			continue;
+		const bool after = at >= end;
+		const size_t far = after ? (size_t)(at - end) : (size_t)(t->data - at);
+		int n = snprintf(text, size, "%s %s %s%s: ", did, after ? "after" : "before", t->part, t->name);
+		if (t->element && n > 0 && (size_t)n < size) {
+			const int64_t e = after ? (int64_t)((t->bytes + far) / t->element)
+			                        : -(int64_t)((far + t->element - 1) / t->element);
+			n += snprintf(text + n, size - (size_t)n, "element %" PRId64 " of %zu, ", e, t->bytes / t->element);
+		}
+		if (n > 0 && (size_t)n < size)
+			snprintf(text + n, size - (size_t)n, "%zu bytes %s", far,
+				after ? "after the last" : "before the first");
+		return true;
+	}
+	return false;
+}
+
+size_t plumb_trap_page(void)
+{
+	static size_t page;
+	if (!page)
+		page = (size_t)sysconf(_SC_PAGESIZE);
+	return page;
+}
+
+size_t plumb_trap_place(size_t bytes, size_t room, size_t align, size_t skew, uint64_t turn)
+{
+	skew %= align;
+	return turn % TURNS == FRONT ? skew : (room - bytes - skew) / align * align + skew;
+}

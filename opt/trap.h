@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/* Operands between pages that nobody may touch: a read or a write outside ends the process there, and whoever handles the
+ * signal asks here what it was. A guard zone shows writes alone, and a read outside only where the result follows it.
+ *
+ * LIMIT: data touches such a page with one end; at the other, and where a format or an alignment leaves a gap, is a zone. */
+#ifndef PLUMB_OPT_TRAP_H
+#define PLUMB_OPT_TRAP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* data, bytes: of the operand. low .. high: its memory with what traps on both sides. name, part: "x", "scales of "; both
+ * borrowed. element: bytes of one; 0: they have no common size. */
+struct plumb_trap {
+	const char *name, *part;
+	const unsigned char *data, *low, *high;
+	size_t bytes, element;
+	struct plumb_trap *next, *before; /* its own */
+};
+
+/* Known until removed; the struct stays where it is. Any thread. */
+void plumb_trap_add(struct plumb_trap *trap);
+void plumb_trap_remove(struct plumb_trap *trap);
+
+/* "read after x: element 17 of 16 (4 bytes after the last)"; false, with text empty: the address is none of theirs. write: -1: not
+ * known. For a signal's handler: it takes no lock. */
+bool plumb_trap_tell(const void *address, int write, char *text, size_t size);
+
+size_t plumb_trap_page(void);
+
+/* Where data of that many bytes lies in `room`, a whole number of pages: at the end, or at turn % 4 == 3 at the begin, at an address
+ * that is skew modulo align. */
+size_t plumb_trap_place(size_t bytes, size_t room, size_t align, size_t skew, uint64_t turn);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
