@@ -173,7 +173,7 @@ static void make_cache(struct trial *c, struct trial_operand *o)
 			.align = WIDE,
 			.sparse = c->with.far});
 	make_memory(c, o, &o->page, (size_t)pages * sizeof *page,
-		(struct trial_layout){.part = "the page table of ", .element = sizeof *page, .align = WIDE});
+		(struct trial_layout){.part = "the page table of ", .element = sizeof *page, .align = sizeof *page});
 	o->cache.data = o->memory.data;
 	o->cache.page = page = (int32_t *)(void *)o->page.data;
 	/* the same permutation for every cache of the case: they share a table in a decoder */
