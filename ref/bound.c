@@ -91,7 +91,8 @@ void plumb_bound_begin(struct plumb_bound_result *result, enum plumb_op op)
 /* Sums of one token. */
 struct cluster {
 	double sum[2][2]; /* as struct plumb_bound_stat has them */
-	int64_t elements;
+	int64_t elements; /* with a spread, and the sum of their (error/spread)^2 */
+	double square;
 	double last; /* exact value of the element before; NaN: none */
 	bool narrow; /* stored as bf16 */
 };
@@ -151,6 +152,7 @@ static void add_element(struct plumb_bound_stat *s, struct cluster *c, int64_t i
 		s->spread_count++;
 		c->elements++;
 		s->square += r * r;
+		c->square += r * r;
 		for (int k = 0; k < 2; k++) {
 			double from_stored = ((double)candidate - stored - (k ? drift : 0.0)) / b.spread;
 			c->sum[k][0] += from_stored;
@@ -171,7 +173,12 @@ static void add_cluster(struct plumb_bound_stat *s, struct cluster *c)
 			c->sum[k][i] = 0.0;
 		}
 	}
+	const double n = (double)c->elements;
+	s->square2 += c->square * c->square;
+	s->cross += c->square * n;
+	s->count2 += n * n;
 	c->elements = 0;
+	c->square = 0.0;
 }
 
 /* Elements that share a cluster: a token's of an output, a row's of a cache, all of a state. */
@@ -244,6 +251,9 @@ void plumb_bound_merge(struct plumb_bound_stat *a, const struct plumb_bound_stat
 		a->bucket[i] += b->bucket[i];
 	a->spread_count += b->spread_count;
 	a->square += b->square;
+	a->square2 += b->square2;
+	a->cross += b->cross;
+	a->count2 += b->count2;
 	for (int k = 0; k < 2; k++) {
 		a->sign[k].clusters += b->sign[k].clusters;
 		for (int i = 0; i < 2; i++) {
@@ -258,6 +268,15 @@ void plumb_bound_merge(struct plumb_bound_stat *a, const struct plumb_bound_stat
 double plumb_bound_rms(const struct plumb_bound_stat *s)
 {
 	return s->spread_count ? sqrt(s->square / (double)s->spread_count) : 0.0;
+}
+
+double plumb_bound_rms_error(const struct plumb_bound_stat *s)
+{
+	if (!s->spread_count)
+		return 0.0;
+	const double n = (double)s->spread_count, m = s->square / n;
+	const double sum = s->square2 - 2.0 * m * s->cross + m * m * s->count2;
+	return sum > 0.0 ? sqrt(sum) / n : 0.0;
 }
 
 static double z_of(const struct plumb_bound_signs *sign)
@@ -278,12 +297,13 @@ double plumb_bound_bias(const struct plumb_bound_stat *s)
 
 bool plumb_bound_has_rms(const struct plumb_bound_stat *s)
 {
-	return s->spread_count >= PLUMB_BOUND_ELEMENTS;
+	const double n = (double)s->spread_count;
+	return s->spread_count >= PLUMB_BOUND_ELEMENTS && n * n >= PLUMB_BOUND_TOKENS * s->count2;
 }
 
 bool plumb_bound_has_bias(const struct plumb_bound_stat *s)
 {
-	return plumb_bound_has_rms(s) && s->sign[0].clusters >= PLUMB_BOUND_CLUSTERS &&
+	return s->spread_count >= PLUMB_BOUND_ELEMENTS && s->sign[0].clusters >= PLUMB_BOUND_CLUSTERS &&
 	       s->sign[1].clusters >= PLUMB_BOUND_CLUSTERS;
 }
 
@@ -297,7 +317,8 @@ bool plumb_bound_stat_passes(const struct plumb_bound_stat *s, char *text, size_
 {
 	double rms = plumb_bound_rms(s), z = plumb_bound_bias(s);
 	bool ratio_ok = s->max_ratio <= 1.0 && s->apart == 0 && s->unbounded == 0;
-	bool rms_ok = !plumb_bound_has_rms(s) || rms <= PLUMB_BOUND_RMS;
+	bool rms_ok = !plumb_bound_has_rms(s) || rms <= PLUMB_BOUND_RMS ||
+	              rms * rms - 1.0 / 3.0 <= PLUMB_BOUND_Z * plumb_bound_rms_error(s);
 	bool bias_ok = !plumb_bound_has_bias(s) || !biased(&s->sign[0]) || !biased(&s->sign[1]);
 
 	if (text)

@@ -13,6 +13,11 @@
  *          roundings, uniform within their bounds, have a third of it as variance; 0.4 leaves seven standard deviations
  *          of the mean of 1000 squares (each has variance 1/5 - 1/9). Truncation has 4/3. It is TOSA's limit on
  *          sum (err/unit)^2, 1.6*n*T for an n-term sum with half of our unit, and the declared depth in the place of n.
+ *          The elements of one token are not independent where they share an error: all weights of a router have the
+ *          divisor, a thousand squares that are one. So the excess over 1/3 must also be beyond PLUMB_BOUND_Z of its own
+ *          standard errors, taken from token to token: for token t with n_t squares of sum S_t and the mean m,
+ *          SE^2 = sum (S_t - m n_t)^2 / (sum n_t)^2, which is right whatever is shared within a token. A fault of every
+ *          value, such as truncation, has the same excess in every token, and so a small SE.
  *   bias   an error has no preferred sign. Taken from the exact value as it would be stored, for the last rounding
  *          of a right result can have one (silu(x) of a small bf16 x is x/2 + x^2/4, and all but always rounds down),
  *          and both with and without the drift that the contract has (an implementation may be better than it). The
@@ -23,8 +28,8 @@
  *          the noise is of no consequence, and functions have one: it must also be more than a quarter of the rms,
  *          z > sqrt(C)/4, for C numbers that are not 0.
  *
- * RMS and bias need PLUMB_BOUND_ELEMENTS elements, bias PLUMB_BOUND_CLUSTERS tokens as well; below, they decide
- * nothing. Selections (experts, blocks, tokens) have no bound: they are compared as sets elsewhere. */
+ * RMS and bias need PLUMB_BOUND_ELEMENTS elements, bias PLUMB_BOUND_CLUSTERS tokens as well, and RMS the weight of
+ * PLUMB_BOUND_TOKENS equal ones, (sum n_t)^2 / sum n_t^2; below, they decide nothing. Selections (experts, blocks, tokens) have no bound: they are compared as sets elsewhere. */
 #ifndef PLUMB_REF_BOUND_H
 #define PLUMB_REF_BOUND_H
 
@@ -36,7 +41,7 @@
 extern "C" {
 #endif
 
-enum { PLUMB_BOUND_OPERANDS = 16, PLUMB_BOUND_ELEMENTS = 1000, PLUMB_BOUND_CLUSTERS = 64 };
+enum { PLUMB_BOUND_OPERANDS = 16, PLUMB_BOUND_ELEMENTS = 1000, PLUMB_BOUND_CLUSTERS = 64, PLUMB_BOUND_TOKENS = 16 };
 /* Of ratios: 0: exactly 0; 1..16: up to that many sixteenths of the bound; 17: up to 2, 18: 4, ... 24: beyond 128. */
 enum { PLUMB_BOUND_BUCKETS = 25, PLUMB_BOUND_PARTS = 16 };
 
@@ -99,6 +104,7 @@ struct plumb_bound_stat {
 	int64_t calls;
 	int64_t spread_count;             /* elements with a spread: those below */
 	double square;                    /* sum of (error/spread)^2 */
+	double square2, cross, count2;    /* over tokens: of S_t^2, S_t n_t, n_t^2 */
 	struct plumb_bound_signs sign[2]; /* of errors as they are; less the drift */
 };
 
@@ -117,6 +123,7 @@ void plumb_bound_merge(struct plumb_bound_stat *a, const struct plumb_bound_stat
 /* Figures. rms: 0 without elements. bias: the larger z, of errors less the drift or as they are, whichever is smaller.
  * has: whether there are enough for the gate to decide. */
 double plumb_bound_rms(const struct plumb_bound_stat *stat);
+double plumb_bound_rms_error(const struct plumb_bound_stat *stat); /* the standard error of its square */
 double plumb_bound_bias(const struct plumb_bound_stat *stat);
 bool plumb_bound_has_rms(const struct plumb_bound_stat *stat);
 bool plumb_bound_has_bias(const struct plumb_bound_stat *stat);

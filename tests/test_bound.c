@@ -505,6 +505,34 @@ START_TEST(gates_of_a_stat)
 }
 END_TEST
 
+/* `count` tokens of n squares that sum to S. */
+static void add_tokens(struct plumb_bound_stat *s, int count, double n, double S)
+{
+	s->spread_count += count * (int64_t)n;
+	s->square += count * S;
+	s->square2 += count * S * S;
+	s->cross += count * S * n;
+	s->count2 += count * n * n;
+}
+
+/* A thousand weights that share their divisor are one error; the same in every token is none by chance. */
+START_TEST(rms_counts_tokens)
+{
+	struct plumb_bound_stat shared = {.index = -1}, few = {.index = -1}, alike = {.index = -1};
+	char text[256];
+
+	add_tokens(&shared, 1, 1000.0, 1500.0);
+	add_tokens(&shared, 40, 100.0, 30.0);
+	ck_assert(plumb_bound_has_rms(&shared) && plumb_bound_rms(&shared) > PLUMB_BOUND_RMS);
+	ck_assert_double_eq_tol(plumb_bound_rms_error(&shared), sqrt(960.0 * 960.0 + 40.0 * 24.0 * 24.0) / 5000.0, 1e-12);
+	ck_assert_msg(plumb_bound_stat_passes(&shared, text, sizeof text), "%s", text);
+	add_tokens(&few, PLUMB_BOUND_TOKENS - 1, 100.0, 133.0); /* truncation: 4/3 */
+	ck_assert(!plumb_bound_has_rms(&few) && plumb_bound_stat_passes(&few, text, sizeof text));
+	add_tokens(&alike, PLUMB_BOUND_TOKENS, 100.0, 133.0);
+	ck_assert(plumb_bound_has_rms(&alike) && !plumb_bound_stat_passes(&alike, text, sizeof text));
+}
+END_TEST
+
 #define COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
 
 int main(void)
@@ -521,6 +549,7 @@ int main(void)
 	tcase_add_loop_test(
 		golden, golden_tiny, 0, 7); /* of its own: plumb faults runs the others, in which the bound is linked */
 	tcase_add_test(wrong, gates_of_a_stat);
+	tcase_add_test(wrong, rms_counts_tokens);
 	tcase_add_loop_test(wrong, faults_at_twice_and_half_the_bound, 0, PLUMB_OP_COUNT);
 	tcase_add_loop_test(wrong, one_percent_shows, 0, PLUMB_OP_COUNT);
 	tcase_add_test(wrong, sequential_sum_shows);
