@@ -40,30 +40,41 @@ void plumb_trap_remove(struct plumb_trap *trap)
 	atomic_flag_clear(&changing);
 }
 
+/* How far at lies outside; 0: not in what belongs to the trap, or inside the operand. */
+static size_t outside(const struct plumb_trap *t, const unsigned char *at)
+{
+	const unsigned char *end = t->data + t->bytes;
+	if (at < t->low || at >= t->high)
+		return 0;
+	return at >= end ? (size_t)(at - end) + 1 : at < t->data ? (size_t)(t->data - at) : 0;
+}
+
 bool plumb_trap_tell(const void *address, int write, char *text, size_t size)
 {
 	const unsigned char *at = address;
 	const char *did = write < 0 ? "touched memory" : write ? "wrote" : "read";
+	const struct plumb_trap *near = NULL;
+	size_t least = SIZE_MAX;
 
-	text[0] = '\0';
-	for (const struct plumb_trap *t = first; t; t = t->next) {
-		const unsigned char *end = t->data + t->bytes;
-		if (at < t->low || at >= t->high || (at >= t->data && at < end))
-			continue;
-		const bool after = at >= end;
-		const size_t far = after ? (size_t)(at - end) : (size_t)(t->data - at);
-		int n = snprintf(text, size, "%s %s %s%s: ", did, after ? "after" : "before", t->part, t->name);
-		if (t->element && n > 0 && (size_t)n < size) {
-			const int64_t e = after ? (int64_t)((t->bytes + far) / t->element)
-			                        : -(int64_t)((far + t->element - 1) / t->element);
-			n += snprintf(text + n, size - (size_t)n, "element %" PRId64 " of %zu, ", e, t->bytes / t->element);
+	for (const struct plumb_trap *t = first; t; t = t->next) /* neighbours share a page */
+		if (outside(t, at) && outside(t, at) < least) {
+			near = t;
+			least = outside(t, at);
 		}
-		if (n > 0 && (size_t)n < size)
-			snprintf(text + n, size - (size_t)n, "%zu bytes %s", far,
-				after ? "after the last" : "before the first");
-		return true;
+	text[0] = '\0';
+	if (!near)
+		return false;
+	const bool after = at >= near->data;
+	const size_t far = after ? least - 1 : least;
+	int n = snprintf(text, size, "%s %s %s%s: ", did, after ? "after" : "before", near->part, near->name);
+	if (near->element && n > 0 && (size_t)n < size) {
+		const int64_t e = after ? (int64_t)((near->bytes + far) / near->element)
+		                        : -(int64_t)((far + near->element - 1) / near->element);
+		n += snprintf(text + n, size - (size_t)n, "element %" PRId64 " of %zu, ", e, near->bytes / near->element);
 	}
-	return false;
+	if (n > 0 && (size_t)n < size)
+		snprintf(text + n, size - (size_t)n, "%zu bytes %s", far, after ? "after the last" : "before the first");
+	return true;
 }
 
 size_t plumb_trap_page(void)

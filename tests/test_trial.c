@@ -483,6 +483,42 @@ START_TEST(a_kernel_is_contained)
 }
 END_TEST
 
+/* A read outside of which no result follows: trapped, and named with the operand, how far, and the line that replays it. At one end of
+ * an operand memory traps, at which is the seed's; so a read on one side fails a part of the cases. */
+START_TEST(a_read_outside_is_named)
+{
+	static const struct {
+		const char *fault, *told;
+		int least, most; /* of 40 cases */
+	} all[] = {{"readafter", "read after qg: element ", 20, 39},
+		{"readbefore", "read before qg: element -1 of ", 1, 20}, {"readfar", "read after qg: element ", 20, 39}};
+	struct program_result r;
+	char line[2048];
+	int failed = 0;
+
+	ck_assert_int_eq(setenv("GATE_FAULT", all[_i].fault, 1), 0);
+	program(&r, dir, "test " GATE " --class plain --cases 40 --within 4 --jobs 2");
+	program_expect(&r, 1);
+	const char *told = strstr(r.out, "seed 1; ");
+	ck_assert_msg(told && sscanf(told, "seed 1; %d failed", &failed) == 1 && strstr(r.out, all[_i].told), "%s", r.out);
+	ck_assert_msg(failed >= all[_i].least && failed <= all[_i].most, "%d cases", failed);
+	ck_assert_msg(strstr(r.out, _i == 0   ? ", 0 bytes after the last"
+				    : _i == 1 ? ", 4 bytes before the first"
+					      : ", 2000 bytes after"),
+		"%s", r.out);
+	const char *at = strstr(r.out, "replay  plumb test ");
+	ck_assert_msg(at != NULL, "no line to replay: %s", r.out);
+	at += strlen("replay  plumb ");
+	snprintf(line, sizeof line, "%.*s", (int)strcspn(at, "\n"), at);
+	program(&r, dir, "%s", line);
+	program_expect(&r, 1);
+	ck_assert_msg(strstr(r.out, all[_i].told), "%s", r.out);
+	ck_assert_int_eq(unsetenv("GATE_FAULT"), 0);
+	program(&r, dir, "%s", line);
+	program_expect(&r, 0);
+}
+END_TEST
+
 START_TEST(the_first_failure_ends_it_if_asked)
 {
 	struct program_result r;
@@ -563,6 +599,7 @@ int main(void)
 	tcase_add_loop_test(all, ties_of_binary32_only, 0, 2);
 	tcase_add_test(all, a_wrong_kernel_is_caught_and_replayed);
 	tcase_add_test(all, the_wrong_operand_is_described);
+	tcase_add_loop_test(all, a_read_outside_is_named, 0, 3);
 	tcase_add_loop_test(all, a_kernel_is_contained, 0, 6);
 	tcase_add_test(all, the_first_failure_ends_it_if_asked);
 	tcase_add_loop_test(all, bad_commands_are_refused_by_name, 0, (int)(sizeof refused / sizeof refused[0]));

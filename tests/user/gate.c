@@ -25,6 +25,7 @@ static int misbehave(const struct plumb_kernel_call *call, float *out, int64_t n
 {
 	static unsigned calls;
 	const struct plumb_kernel_operand *qg = plumb_operand(call, "qg");
+	const volatile float *in = qg->data;
 	volatile int zero = 0, seven = 7;
 	int *volatile nowhere = (int *)(uintptr_t)16;
 
@@ -61,6 +62,13 @@ static int misbehave(const struct plumb_kernel_call *call, float *out, int64_t n
 		out[n] = 1.0f;
 	if (is_fault(call, "before"))
 		out[-2] = 1.0f;
+	/* reads outside, of which no result follows */
+	if (is_fault(call, "readafter"))
+		(void)in[2 * n];
+	if (is_fault(call, "readbefore"))
+		(void)in[-1];
+	if (is_fault(call, "readfar"))
+		(void)in[2 * n + 500];
 	if (is_fault(call, "input"))
 		((float *)qg->data)[1] = 0.0f;
 	if (is_fault(call, "random") && calls++ % 3 == 2)
