@@ -13,7 +13,8 @@
  * The results then go to the real buffers, so a run through a guard gives the bits of a run without. Fillers (-1, -inf)
  * are values like others.
  *
- * LIMIT: a write that lands farther than 4 KiB outside, or in another operand's data, is seen only there. Weights are
+ * LIMIT: a read outside is seen where the result follows it, and under plumb_guard_trap within a page of the operand; a write that
+ * lands farther than 4 KiB outside, or in another operand's data, is seen only there. Weights are
  * not guarded (simt and ref read the model's own memory). A guarded call copies whole caches, so it is linear in the
  * capacity. */
 #ifndef PLUMB_OPT_GUARD_H
