@@ -533,6 +533,25 @@ START_TEST(rms_counts_tokens)
 }
 END_TEST
 
+/* The larger ratio stays, whichever was measured first. */
+START_TEST(the_worst_of_two_stays)
+{
+	const struct plumb_bound_stat small = {.max_ratio = 0.5, .index = 3, .call = 1, .calls = 4, .candidate = 3.0f};
+	const struct plumb_bound_stat large = {.max_ratio = 2.0, .index = 7, .call = 2, .calls = 5, .candidate = 7.0f};
+	const struct plumb_bound_stat none = {.index = -1, .calls = 6};
+	struct plumb_bound_stat a = small, b = large, c = none, d = large;
+
+	plumb_bound_merge(&a, &large);
+	ck_assert(a.max_ratio == 2.0 && a.index == 7 && a.call == 6 && a.calls == 9 && a.candidate == 7.0f);
+	plumb_bound_merge(&b, &small);
+	ck_assert(b.max_ratio == 2.0 && b.index == 7 && b.call == 2 && b.calls == 9 && b.candidate == 7.0f);
+	plumb_bound_merge(&c, &small);
+	ck_assert(c.max_ratio == 0.5 && c.index == 3 && c.call == 7 && c.calls == 10);
+	plumb_bound_merge(&d, &none);
+	ck_assert(d.max_ratio == 2.0 && d.index == 7 && d.call == 2 && d.calls == 11);
+}
+END_TEST
+
 #define COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
 
 int main(void)
@@ -550,6 +569,7 @@ int main(void)
 		golden, golden_tiny, 0, 7); /* of its own: plumb faults runs the others, in which the bound is linked */
 	tcase_add_test(wrong, gates_of_a_stat);
 	tcase_add_test(wrong, rms_counts_tokens);
+	tcase_add_test(wrong, the_worst_of_two_stays);
 	tcase_add_loop_test(wrong, faults_at_twice_and_half_the_bound, 0, PLUMB_OP_COUNT);
 	tcase_add_loop_test(wrong, one_percent_shows, 0, PLUMB_OP_COUNT);
 	tcase_add_test(wrong, sequential_sum_shows);
