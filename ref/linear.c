@@ -5,12 +5,17 @@
 #include <math.h>
 #include <omp.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "ref/round.h"
 
-/* Rows decoded at a time: a panel of 32 rows of 2560 columns is 640 KiB, inside a core's L2. */
+/* Rows decoded at a time for OpenBLAS: a panel of 32 rows of 2560 columns is 640 KiB, inside a core's L2. */
 enum { PANEL = 32, LANES = 8 };
+
+/* Plain: rows at a time, whose sums hide one another's latency, and columns of them, decoded into the first cache:
+ * measured, docs/performance.md. COLUMNS is a multiple of LANES. */
+enum { ROWS = 4, COLUMNS = 256 };
 
 enum { BLAS_BUFFER = 132 << 20 }; /* bytes that OpenBLAS takes for a thread that multiplies, 128 MiB and a page, measured */
 
@@ -29,6 +34,15 @@ void *scratch_ref(const struct plumb_env *env, int64_t count, size_t size)
 	return m;
 }
 
+/* The sum of LANES accumulators, which it overwrites. */
+static double pairwise(double *acc)
+{
+	for (int width = LANES / 2; width > 0; width /= 2)
+		for (int j = 0; j < width; j++)
+			acc[j] += acc[j + width];
+	return acc[0];
+}
+
 static double dot(const double *w, const double *x, int64_t n)
 {
 	double acc[LANES] = {0};
@@ -38,10 +52,7 @@ static double dot(const double *w, const double *x, int64_t n)
 			acc[j] += w[k + j] * x[k + j];
 	for (int j = 0; k < n; k++, j++)
 		acc[j] += w[k] * x[k];
-	for (int width = LANES / 2; width > 0; width /= 2)
-		for (int j = 0; j < width; j++)
-			acc[j] += acc[j + width];
-	return acc[0];
+	return pairwise(acc);
 }
 
 static void decode_row(const struct plumb_weight *w, int64_t n, float *narrow, double *wide)
@@ -70,6 +81,65 @@ static bool blas_has_room(int threads)
 	return room;
 }
 
+/* acc[i, k mod LANES] += w[i, k] * x[k] for ROWS rows that are COLUMNS apart, k < n. The products are exact. */
+static void join(const float *restrict w, const double *restrict x, int64_t n, double (*restrict acc)[LANES])
+{
+	double sum[ROWS][LANES];
+	int64_t k = 0;
+
+	memcpy(sum, acc, sizeof sum); /* an array of its own stays in registers */
+	for (; k + LANES <= n; k += LANES)
+		for (int i = 0; i < ROWS; i++)
+			for (int j = 0; j < LANES; j++)
+				sum[i][j] += (double)w[i * COLUMNS + k + j] * x[k + j];
+	for (int j = 0; k < n; k++, j++)
+		for (int i = 0; i < ROWS; i++)
+			sum[i][j] += (double)w[i * COLUMNS + k] * x[k];
+	memcpy(acc, sum, sizeof sum);
+}
+
+/* y[t, i] = sum_k w[n + i, k] * x[t, k] of rows <= ROWS rows, those of y count apart. acc: scratch (T, ROWS, LANES). */
+static void plain_rows(const struct plumb_weight *w, int64_t n, int64_t rows, const double *x, int64_t T,
+	double (*acc)[LANES], double *y, int64_t count)
+{
+	float part[ROWS * COLUMNS] = {0}; /* (ROWS, COLUMNS); rows beyond stay zero */
+	const int64_t K = w->cols;
+
+	memset(acc, 0, (size_t)T * ROWS * sizeof *acc);
+	for (int64_t k = 0; k < K; k += COLUMNS) {
+		const int64_t columns = K - k < COLUMNS ? K - k : COLUMNS;
+		for (int64_t i = 0; i < rows; i++)
+			plumb_weight_row(w, n + i, k, columns, part + i * COLUMNS);
+		for (int64_t t = 0; t < T; t++)
+			join(part, x + t * K + k, columns, acc + t * ROWS);
+	}
+	for (int64_t t = 0; t < T; t++)
+		for (int64_t i = 0; i < rows; i++)
+			y[t * count + i] = pairwise(acc[t * ROWS + i]);
+}
+
+/* Rows [n0, n0 + count) by plain loops. false: no memory. */
+static bool plain_sum(
+	const struct plumb_weight *w, const double *x, int64_t T, int64_t n0, int64_t count, int threads, double *sum)
+{
+	bool failed = false;
+
+#pragma omp parallel if (threads > 1)
+	{
+		double(*acc)[LANES] = malloc((size_t)T * ROWS * sizeof *acc);
+		if (!acc) {
+#pragma omp atomic write
+			failed = true;
+		}
+#pragma omp for schedule(static)
+		for (int64_t n = 0; n < count; n += ROWS)
+			if (acc)
+				plain_rows(w, n0 + n, count - n < ROWS ? count - n : ROWS, x, T, acc, sum + n, count);
+		free(acc);
+	}
+	return !failed;
+}
+
 /* y[t, i] = sum_k x[t, k] * panel[i, k], rows of y count apart. */
 static void product(
 	int blas, const double *x, const double *panel, int64_t T, int64_t rows, int64_t K, double *y, int64_t count)
@@ -82,6 +152,43 @@ static void product(
 	for (int64_t t = 0; t < T; t++)
 		for (int64_t i = 0; i < rows; i++)
 			y[t * count + i] = dot(panel + i * K, x + t * K, K);
+}
+
+/* The same with the rows decoded to panels, by OpenBLAS or plain, and if asked for the sums of squared terms:
+ * squares: (T, count), then (T, K) of squared x. false: no memory. */
+static bool panel_sum(int blas, const struct plumb_weight *w, const double *x, double *squares, int64_t T, int64_t n0,
+	int64_t count, int threads, double *sum)
+{
+	const int64_t K = w->cols;
+	bool failed = false;
+
+#pragma omp parallel if (threads > 1)
+	{
+		double *panel = malloc(PANEL * (size_t)K * sizeof *panel); /* (PANEL, K) */
+		float *narrow = malloc((size_t)K * sizeof *narrow);
+		if (!panel || !narrow) {
+#pragma omp atomic write
+			failed = true;
+		}
+#pragma omp barrier
+#pragma omp for schedule(static)
+		for (int64_t n = 0; n < count; n += PANEL) {
+			int64_t rows = count - n < PANEL ? count - n : PANEL;
+			if (failed)
+				continue;
+			for (int64_t i = 0; i < rows; i++)
+				decode_row(w, n0 + n + i, narrow, panel + i * K);
+			product(blas, x, panel, T, rows, K, sum + n, count);
+			if (!squares)
+				continue;
+			for (int64_t i = 0; i < rows * K; i++)
+				panel[i] *= panel[i];
+			product(blas, squares + T * count, panel, T, rows, K, squares + n, count);
+		}
+		free(panel);
+		free(narrow);
+	}
+	return !failed;
 }
 
 int linear_sum_ref(const struct plumb_env *env, const struct plumb_weight *w, const float *x, int64_t T, int64_t n0,
@@ -108,32 +215,10 @@ int linear_sum_ref(const struct plumb_env *env, const struct plumb_weight *w, co
 	if (blas)
 		openblas_set_num_threads(1); /* the panels below are the parallelism: same bits with any thread count */
 
-#pragma omp parallel if (threads > 1)
-	{
-		double *panel = malloc(PANEL * (size_t)K * sizeof *panel); /* (PANEL, K) */
-		float *narrow = malloc((size_t)K * sizeof *narrow);
-		if (!panel || !narrow) {
-#pragma omp atomic write
-			failed = 1;
-		}
-#pragma omp barrier
-#pragma omp for schedule(static)
-		for (int64_t n = 0; n < count; n += PANEL) {
-			int64_t rows = count - n < PANEL ? count - n : PANEL;
-			if (failed)
-				continue;
-			for (int64_t i = 0; i < rows; i++)
-				decode_row(w, n0 + n + i, narrow, panel + i * K);
-			product(blas, xd, panel, T, rows, K, sum + n, count);
-			if (!squares)
-				continue;
-			for (int64_t i = 0; i < rows * K; i++)
-				panel[i] *= panel[i];
-			product(blas, squares + T * count, panel, T, rows, K, squares + n, count);
-		}
-		free(panel);
-		free(narrow);
-	}
+	if (!failed && !blas && !squares)
+		failed = !plain_sum(w, xd, T, n0, count, threads, sum);
+	else if (!failed)
+		failed = !panel_sum(blas, w, xd, squares, T, n0, count, threads, sum);
 	for (int64_t i = 0; squares && !failed && i < T * count; i++)
 		sum[i] = nudge_sum(env, sum[i], squares[i], K);
 	free(squares);
@@ -146,8 +231,8 @@ int linear_sum_ref(const struct plumb_env *env, const struct plumb_weight *w, co
 
 int linear_ref(const struct plumb_env *env, const struct plumb_weight *w, const float *x, int64_t T, float *y)
 {
-	enum { ROWS = 8192 }; /* rows a block, so that a vocabulary-sized product needs little scratch */
-	int64_t N = w->rows, block = N < ROWS ? N : ROWS;
+	enum { BLOCK = 8192 }; /* rows a block, so that a vocabulary-sized product needs little scratch */
+	int64_t N = w->rows, block = N < BLOCK ? N : BLOCK;
 	double *sum = scratch_ref(env, T * block, sizeof *sum);
 	int status = sum ? PLUMB_OK : PLUMB_BAD_INPUT;
 

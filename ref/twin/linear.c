@@ -6,6 +6,8 @@
 
 #include "ref/twin/twin.h"
 
+enum { ROWS = 4 }; /* of a matrix at a time: measured, docs/performance.md */
+
 /* Neighbour-first pairwise tree over width accumulators, in place. Each level is packed into the front of the array: a sum
  * is written no earlier than its two terms are read, so a level is a vector loop. */
 static float tree(float *acc, int width)
@@ -65,12 +67,64 @@ float *twin_scratch(const struct plumb_env *env, int64_t count)
 	return m;
 }
 
+/* acc[i, j] = fma(a[i, j], b[j], acc[i, j]) for ROWS rows of PLUMB_ROW_LANES, j < n: a row's accumulators never leave the
+ * first cache, and b is loaded once for all rows. */
+static void join(const float *restrict a, const float *restrict b, int64_t n, float *restrict acc)
+{
+	enum { W = PLUMB_ROW_LANES };
+#pragma omp simd
+	for (int64_t j = 0; j < n; j++) {
+		acc[j] = fmaf(a[j], b[j], acc[j]);
+		acc[W + j] = fmaf(a[W + j], b[j], acc[W + j]);
+		acc[2 * W + j] = fmaf(a[2 * W + j], b[j], acc[2 * W + j]);
+		acc[3 * W + j] = fmaf(a[3 * W + j], b[j], acc[3 * W + j]);
+	}
+}
+
+/* twin_split_dot of rows [n, n + rows) with x, rows <= ROWS, decoded one round of the accumulators at a time. a: scratch
+ * (ROWS, PLUMB_ROW_LANES), whose rows beyond are what they were: their sums go nowhere. */
+static void split_rows(
+	const struct plumb_weight *w, int64_t n, int64_t rows, const float *x, int pieces, float *a, float *sum)
+{
+	enum { W = PLUMB_ROW_LANES };
+	const int64_t length = plumb_split_length(w->cols, pieces);
+
+	for (int s = 0; s < pieces; s++) {
+		const int64_t end = (s + 1) * length < w->cols ? (s + 1) * length : w->cols;
+		float acc[ROWS * W] = {0};
+		for (int64_t k = s * length; k < end; k += W) {
+			const int64_t count = end - k < W ? end - k : W;
+			for (int64_t i = 0; i < rows; i++)
+				plumb_weight_row(w, n + i, k, count, a + i * W);
+			join(a, x + k, count, acc);
+		}
+		for (int64_t i = 0; i < rows; i++) {
+			const float part = tree(acc + i * W, W);
+			sum[i] = s == 0 ? part : sum[i] + part;
+		}
+	}
+}
+
+/* One vector: what is decoded is used once, so it need not go further than the first cache. */
+static void sum_of_one(const struct plumb_weight *w, const float *x, int pieces, float *sum)
+{
+#pragma omp parallel for schedule(static) if (w->rows * w->cols > 65536)
+	for (int64_t n = 0; n < w->rows; n += ROWS) {
+		float a[ROWS * PLUMB_ROW_LANES] = {0};
+		split_rows(w, n, w->rows - n < ROWS ? w->rows - n : ROWS, x, pieces, a, sum + n);
+	}
+}
+
 int twin_linear_sum(
 	const struct plumb_env *env, const struct plumb_weight *w, const float *x, int64_t T, int64_t call_rows, float *sum)
 {
 	int64_t N = w->rows, K = w->cols;
 	int pieces = plumb_split_count(call_rows, K), failed = 0;
 
+	if (T == 1) {
+		sum_of_one(w, x, pieces, sum);
+		return PLUMB_OK;
+	}
 #pragma omp parallel if (N * K > 65536)
 	{
 		float *row = malloc((size_t)K * sizeof *row);
