@@ -183,6 +183,31 @@ START_TEST(the_reference_is_timed_too)
 }
 END_TEST
 
+/* Experts are there before the clock starts: what is made while it runs are rows of tables, of the vocabulary (203 values)
+ * and at two layers of 2 x 4 n-gram heads (19 each), in bf16. One expert's matrix would be 30450 bytes. */
+START_TEST(weights_are_there_before_the_clock)
+{
+	enum { RUNS = 4 };
+	program(&r, dir, "bench --synthetic small --set ref --mode twin --context 100 --repeat %d --json '%s/d.json'", RUNS,
+		dir);
+	program_expect(&r, 0);
+	cJSON *tree = figures("d.json");
+	const cJSON *at = context_of(tree, 0), *token = cJSON_GetObjectItemCaseSensitive(at, "token");
+	double sum = 0.0;
+
+	ck_assert_double_le(number(token, "made_bytes"), RUNS * 2 * (203 + 2 * 8 * 19));
+	ck_assert_double_gt(number(token, "made_bytes"), 0);
+	ck_assert_double_gt(number(tree, "ceiling_gb_per_second"), 0);
+	for (int i = 0; i < PLUMB_OP_COUNT; i++) {
+		const cJSON *op = op_of(at, plumb_ops[i].name);
+		ck_assert_double_le(number(op, "least_us_per_call"), number(op, "us_per_call"));
+		sum += number(op, "least_us_per_call") * number(op, "calls");
+	}
+	ck_assert_double_le(sum, number(token, "least_us")); /* the ops are timed inside the token */
+	cJSON_Delete(tree);
+}
+END_TEST
+
 #ifndef __SANITIZE_ADDRESS__
 START_TEST(shipped_runs_are_held_to)
 {
@@ -256,6 +281,7 @@ int main(void)
 	tcase_add_test(t, contexts_and_formats_change_the_bytes);
 	tcase_add_test(t, compares_with_an_older_file);
 	tcase_add_loop_test(t, the_reference_is_timed_too, 0, 2);
+	tcase_add_test(t, weights_are_there_before_the_clock);
 #ifndef __SANITIZE_ADDRESS__ /* a minute there; test_bench_check has all of it but the command line */
 	tcase_add_test(t, shipped_runs_are_held_to);
 #endif

@@ -38,11 +38,13 @@ struct bench_options {
 /* How an op does in one token. */
 struct bench_op {
 	bool runs, timed;
-	bool warm; /* all that its calls read fits in twice the card's cache: it may come from there */
+	bool warm; /* it may come from the cache, twice which would hold all that is read between two reads of it: on cuda what
+	              the op's calls move, on a CPU the whole token */
 	int64_t calls;
 	int64_t launches;           /* of kernels, for all calls; -1: not known (reference) */
 	struct plumb_traffic bytes; /* of all calls */
 	double us;                  /* median of a call */
+	double least_us;            /* on a CPU, which others may use too: of the quickest run */
 };
 
 /* One context. */
@@ -52,6 +54,8 @@ struct bench_run {
 	struct plumb_traffic bytes; /* of a token: every op that runs, timed or not */
 	double token_us;            /* median; on cuda of the recorded graph, on the device's clock */
 	double host_us;             /* the same as the caller sees it; 0: that is token_us */
+	double least_us;            /* as of an op */
+	int64_t made;               /* bytes of weights that were made while the clock of a CPU's tokens ran */
 	int64_t launches;
 };
 

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "opt/graph.h"
 #include "opt/timing.h"
@@ -11,13 +13,14 @@
 #include "tools/progress.h"
 
 enum {
-	WARM_STEPS = 3,       /* kernels one by one, recorded, replayed */
-	CALLS_AT_LEAST = 32,  /* of an op in one graph: what begins and ends a graph is small beside them */
-	SPARE = 1,            /* positions behind the context: the token that is timed */
-	CPU_READ = 256 << 20, /* bytes: beyond any cache of a CPU */
-	READS = 10,
-	TOKEN = 42, /* any id that every preset has */
+	WARM_STEPS = 3,      /* kernels one by one, recorded, replayed */
+	CALLS_AT_LEAST = 32, /* of an op in one graph: what begins and ends a graph is small beside them */
+	SPARE = 1,           /* positions behind the context: the token that is timed */
+	READS = 10,          /* of a card's memory */
+	CPU_READS = 2,       /* of a CPU's, at each run: what else the machine does then slows both */
+	TOKEN = 42,          /* any id that every preset has */
 };
+static const int64_t CPU_READ = INT64_C(256) << 20; /* bytes at least: beyond what one machine's share of a cache holds */
 
 int64_t bench_total(const struct plumb_traffic *t)
 {
@@ -39,30 +42,58 @@ static double median(double *v, int64_t n)
 /* ---- the ceiling ---- */
 
 /* The same question to a CPU: words added up by all threads. */
-static int cpu_read_speed(double *speed, struct plumb_error *err)
-{
-	const int64_t words = CPU_READ / (int64_t)sizeof(uint64_t);
-	uint64_t *word = malloc(CPU_READ), sum = 0;
+struct cpu_reader {
+	uint64_t *word;
+	int64_t words;
+};
 
-	*speed = 0.0;
-	if (!word)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for a buffer to read");
+static int reader_open(struct cpu_reader *r, int64_t bytes, struct plumb_error *err)
+{
+	void *m = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (m == MAP_FAILED)
+		return plumb_fail(
+			err, PLUMB_BAD_INPUT, "out of memory for a buffer of %lld bytes to read", (long long)bytes);
+	(void)madvise(m, (size_t)bytes, MADV_HUGEPAGE); /* a wish, as weights have it */
+	r->word = m;
+	r->words = bytes / (int64_t)sizeof *r->word;
 #pragma omp parallel for schedule(static)
-	for (int64_t i = 0; i < words; i++)
-		word[i] = (uint64_t)i;
-	for (int r = 0; r < READS; r++) {
+	for (int64_t i = 0; i < r->words; i++)
+		r->word[i] = (uint64_t)i;
+	return PLUMB_OK;
+}
+
+static void reader_close(struct cpu_reader *r)
+{
+	if (r->word)
+		munmap(r->word, (size_t)r->words * sizeof *r->word);
+}
+
+/* Raise *speed to what CPU_READS readings reach, in bytes a second. */
+static int reader_run(const struct cpu_reader *r, double *speed, struct plumb_error *err)
+{
+	const uint64_t n = (uint64_t)r->words;
+	uint64_t sum = 0;
+
+	for (int i = 0; i < CPU_READS; i++) {
 		const double start = progress_now();
 #pragma omp parallel for simd schedule(static) reduction(+ : sum)
-		for (int64_t i = 0; i < words; i++)
-			sum += word[i];
+		for (int64_t k = 0; k < r->words; k++)
+			sum += r->word[k];
 		const double seconds = progress_now() - start;
 		if (seconds > 0.0)
-			*speed = fmax(*speed, CPU_READ / seconds);
+			*speed = fmax(*speed, (double)(n * sizeof sum) / seconds);
 	}
-	const bool right = sum == (uint64_t)READS * ((uint64_t)words * (uint64_t)(words - 1) / 2);
-	free(word);
-	return right ? PLUMB_OK
-	             : plumb_fail(err, PLUMB_MISMATCH, "the buffer that measures reading adds up to another sum");
+	if (sum != CPU_READS * (n * (n - 1) / 2))
+		return plumb_fail(err, PLUMB_MISMATCH, "the buffer that measures reading adds up to another sum");
+	return PLUMB_OK;
+}
+
+/* Bytes of the last cache; 0: not known. */
+static int64_t cpu_cache_bytes(void)
+{
+	const long bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
+	return bytes > 0 ? bytes : 0;
 }
 
 /* ---- one step that is watched: which calls there are, and what they move ---- */
@@ -205,44 +236,52 @@ static int timed_call(void *self, const struct plumb_call *call)
 	return status;
 }
 
-/* One more token at the position where the decoder stands; it stands there again afterwards. */
-static int step_in_place(struct plumb_decoder *d, struct plumb_error *err)
+/* Bytes of a synthetic model's weights made so far; a checkpoint's are there. */
+static int64_t made_so_far(const struct session *s)
 {
-	static const int32_t token = TOKEN;
-	const int64_t position = plumb_decoder_position(d);
-	int status = plumb_decoder_step(d, &token, 1, err);
-	return status == PLUMB_OK ? plumb_decoder_resume(d, position, err) : status;
+	return s->synthetic ? plumb_synthetic_usage(s->synthetic).made : 0;
 }
 
+/* Each run is the step that was watched before: the state is filled anew, so the router chooses the same experts, whose
+ * weights that step has made or read already. */
 static int measure_cpu(struct bench *b, struct session *s, struct plumb_decoder *d, struct bench_run *run, double *us,
 	struct plumb_error *err)
 {
-	const int64_t n = b->options->repeat;
-	double *of = calloc((size_t)n * PLUMB_OP_COUNT, sizeof *of); /* (ops, n) */
+	static const int32_t token = TOKEN;
+	const int64_t n = b->options->repeat, position = plumb_decoder_position(d);
+	const bool small = bench_total(&run->bytes) < 2 * b->cache_bytes; /* from the cache whatever the ceiling is */
+	double *of = calloc((size_t)n * PLUMB_OP_COUNT, sizeof *of);      /* (ops, n) */
 	struct clock c = {.session = s};
 	const struct plumb_runner runner = {timed_call, &c};
+	struct cpu_reader reader = {0};
 	struct progress progress;
 	int status = of ? PLUMB_OK : plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for %lld times", (long long)n);
 
-	progress_begin(&progress, true, "timing");
-	for (int64_t r = 0; r < n && status == PLUMB_OK; r++) {
-		const double start = progress_now();
-		status = step_in_place(d, err);
-		us[r] = 1e6 * (progress_now() - start);
-		progress_step(&progress, r + 1, 2 * n, "token");
-	}
+	if (status == PLUMB_OK)
+		status = reader_open(&reader, small || 2 * b->cache_bytes < CPU_READ ? CPU_READ : 2 * b->cache_bytes, err);
 	plumb_decoder_run_through(d, &runner);
+	progress_begin(&progress, true, "timing");
 	for (int64_t r = 0; r < n && status == PLUMB_OK; r++) {
 		memset(c.us, 0, sizeof c.us);
 		memset(c.launches, 0, sizeof c.launches);
-		status = step_in_place(d, err);
+		status = plumb_synthetic_context(d, position, (uint64_t)b->options->set.weight_seed, err);
+		if (status == PLUMB_OK)
+			status = reader_run(&reader, &b->ceiling, err);
+		const int64_t made = made_so_far(s);
+		const double start = progress_now();
+		if (status == PLUMB_OK)
+			status = plumb_decoder_step(d, &token, 1, err);
+		us[r] = 1e6 * (progress_now() - start);
+		run->made += made_so_far(s) - made;
 		for (int i = 0; i < PLUMB_OP_COUNT; i++)
 			of[i * n + r] = c.us[i];
-		progress_step(&progress, n + r + 1, 2 * n, "token");
+		progress_step(&progress, r + 1, n, "token");
 	}
 	plumb_decoder_run_through(d, NULL);
 	progress_end(&progress);
+	reader_close(&reader);
 	run->token_us = status == PLUMB_OK ? median(us, n) : 0.0;
+	run->least_us = us[0]; /* median has sorted them */
 	run->launches = s->all_opt ? 0 : -1;
 	for (int i = 0; i < PLUMB_OP_COUNT && status == PLUMB_OK; i++) {
 		struct bench_op *op = &run->op[i];
@@ -250,6 +289,8 @@ static int measure_cpu(struct bench *b, struct session *s, struct plumb_decoder 
 		run->launches += s->all_opt ? c.launches[i] : 0;
 		op->timed = op->runs && b->options->op[i] && !b->wrong[i];
 		op->us = op->timed ? median(of + i * n, n) / (double)op->calls : 0.0;
+		op->least_us = op->timed ? of[i * n] / (double)op->calls : 0.0;
+		op->warm = small;
 	}
 	free(of);
 	return status;
@@ -295,10 +336,9 @@ int bench_measure(struct bench *b, struct session *s, struct plumb_error *err)
 	double *us = calloc((size_t)o->repeat + 1, sizeof *us);
 	int status = us ? PLUMB_OK : plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for %lld times", (long long)o->repeat);
 
-	if (status == PLUMB_OK)
-		status = b->cuda ? plumb_device_read_speed(s->device, read, READS, &b->ceiling, err)
-		                 : cpu_read_speed(&b->ceiling, err);
-	b->cache_bytes = b->cuda ? (int64_t)plumb_device_cache_bytes(s->device) : 0;
+	if (status == PLUMB_OK && b->cuda)
+		status = plumb_device_read_speed(s->device, read, READS, &b->ceiling, err);
+	b->cache_bytes = b->cuda ? (int64_t)plumb_device_cache_bytes(s->device) : cpu_cache_bytes();
 	for (int i = 0; i < o->contexts && status == PLUMB_OK; i++) {
 		b->run[i].context = o->context[i];
 		status = measure_context(b, s, &b->run[i], us, err);

@@ -91,13 +91,18 @@ static void print_run(const struct bench *b, const struct bench_run *r)
 			r->token_us > 0.0 ? 100.0 * s.us / r->token_us : 0.0);
 	if (r->host_us > 0.0)
 		printf("caller       %.1f us a token with the host's launch and wait\n", r->host_us);
+	if (!b->cuda)
+		printf("least        %.1f us a token, the quickest run\n"
+		       "resident     every run is from the state of one before it that was not timed and made or read the "
+		       "same "
+		       "weights;\n"
+		       "             made while the clock ran: %.3f MB (rows of tables are made at every call)\n",
+			r->least_us, (double)r->made * 1e-6);
 	printf("bytes        %.1f MB of weights, %.3f MB read and %.3f MB written beside them\n",
 		(double)r->bytes.weights * 1e-6, (double)r->bytes.read * 1e-6, (double)r->bytes.written * 1e-6);
 	if (warm)
-		printf("w            all that these calls move in a token is under twice the card's cache of %.0f MB: it "
-		       "may come "
-		       "from there\n",
-			(double)b->cache_bytes * 1e-6);
+		printf("w            all that %s in a token is under twice the cache of %.0f MB: it may come from there\n",
+			b->cuda ? "these calls move" : "is moved", (double)b->cache_bytes * 1e-6);
 	if (b->options->project)
 		printf("*            a projection, not a measurement: bytes / 230 GB/s + launches x 2.2 us\n");
 }
@@ -109,10 +114,10 @@ void bench_print(const struct bench *b)
 	printf("build        plumb " PLUMB_VERSION ", commit " PLUMB_COMMIT "%s%s\n", b->options->date ? "; " : "",
 		b->options->date ? b->options->date : "");
 	printf("checked      %s\n", b->checked);
-	printf("ceiling      %.1f GB/s, streaming read\n", b->ceiling * 1e-9);
+	printf("ceiling      %.1f GB/s, streaming read%s\n", b->ceiling * 1e-9, b->cuda ? "" : ", as many threads");
 	printf("times        median of %lld; %s\n", (long long)b->options->repeat,
 		b->cuda ? "all calls of one op in a token, as one graph, back to back"
-			: "wall clock around the calls of a token");
+			: "wall clock around the calls of a token, readings of memory between them");
 	for (int i = 0; i < b->options->contexts; i++)
 		print_run(b, &b->run[i]);
 }
@@ -145,6 +150,8 @@ static void add_op(const struct bench *b, cJSON *list, int i, const struct bench
 	cJSON_AddNumberToObject(item, "us_per_token", o->us * (double)o->calls);
 	cJSON_AddNumberToObject(item, "gb_per_second", gb_s(bytes, o->us * (double)o->calls));
 	cJSON_AddBoolToObject(item, "warm", o->warm);
+	if (o->least_us > 0.0)
+		cJSON_AddNumberToObject(item, "least_us_per_call", o->least_us);
 	if (b->options->project)
 		cJSON_AddNumberToObject(
 			item, "projected_gb10_us_per_call", bench_project(bytes, (double)o->launches) / (double)o->calls);
@@ -162,6 +169,10 @@ static void add_run(const struct bench *b, cJSON *list, const struct bench_run *
 	if (r->launches >= 0)
 		cJSON_AddNumberToObject(token, "launches", (double)r->launches);
 	cJSON_AddNumberToObject(token, "us", r->token_us);
+	if (!b->cuda) {
+		cJSON_AddNumberToObject(token, "least_us", r->least_us);
+		cJSON_AddNumberToObject(token, "made_bytes", (double)r->made);
+	}
 	cJSON_AddNumberToObject(token, "gb_per_second", gb_s((double)bench_total(&r->bytes), r->token_us));
 	if (r->host_us > 0.0)
 		cJSON_AddNumberToObject(token, "host_us", r->host_us);
