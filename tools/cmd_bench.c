@@ -246,7 +246,9 @@ const struct command command_bench = {
 		 "together are\n"
 		 "small (marked w). The ceiling is a kernel that only reads, measured in the same run. On a CPU times are "
 		 "wall clock\n"
-		 "around the calls. A slower op is told, never an exit status: 0 measured, 1 wrong results.",
+		 "around the calls, weights resident: a run repeats one that was not timed, from its state. A slower op is "
+		 "told,\n"
+		 "never an exit status: 0 measured, 1 wrong results.",
 	.examples = "  plumb bench --synthetic full --profile served --context 4096,32768 --project gb10\n"
 		    "  plumb bench --json new.json --html new.html --compare old.json --date 2026-01-31\n"
 		    "  plumb bench --op moe_gate_up --op moe_down --repeat 100\n"
