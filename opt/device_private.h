@@ -30,6 +30,10 @@ struct plumb_backend {
 	int (*capture_begin)(struct plumb_device *device, struct plumb_error *err);
 	int (*capture_end)(struct plumb_device *device, void **graph, struct plumb_error *err);
 	void (*capture_drop)(struct plumb_device *device); /* after a failure in between */
+	/* Launches in between are recorded on a branch, behind what has been recorded so far, which they do not delay; the
+	 * graph ends when both have. branch_end: the chain goes on. */
+	int (*branch_begin)(struct plumb_device *device, struct plumb_error *err);
+	void (*branch_end)(struct plumb_device *device);
 	int (*graph_launch)(struct plumb_device *device, void *graph, struct plumb_error *err);
 	/* Run it repeat + 1 times back to back: microseconds (repeat) of all but the first, from end to end. */
 	int (*graph_time)(
@@ -71,6 +75,7 @@ struct plumb_device {
 	bool own_memory;    /* not the host's: calls go through opt/mirror.c */
 	bool capturing;     /* between capture_begin and capture_end */
 	int64_t recorded;   /* kernels of the last capture */
+	int64_t overlaps;   /* of these, how many may begin before their predecessor has ended */
 	size_t cache_bytes; /* of the cache in front of its memory; 0: not known */
 	enum plumb_poison poison;
 	const char *op;      /* the op under way, for messages; NULL: not known */

@@ -5,6 +5,7 @@
 
 #include "opt/device_private.h"
 #include "opt/mirror.h"
+#include "opt/warm.h"
 
 /* What crosses between host and device in a replay. */
 struct cells {
@@ -21,6 +22,9 @@ struct plumb_graph {
 	int32_t logits_at;   /* position after the last resident step: the device has its logits */
 	int64_t captures, replays;
 	int64_t launches; /* kernels of exec */
+	int64_t overlaps;
+	struct plumb_warm *branch;
+	bool noted; /* branch knows the calls of a step of this generation */
 };
 
 static bool is_resident(const struct plumb_graph *g)
@@ -49,9 +53,14 @@ int plumb_graph_create(
 	g->decoder = decoder;
 	g->device = device;
 	g->logits_at = -1;
+	if (plumb_warm_create("off", &g->branch, err) != PLUMB_OK) {
+		free(g);
+		return PLUMB_BAD_INPUT;
+	}
 	if (device->backend->pinned_take) {
 		g->pinned = device->backend->pinned_take(device, sizeof *g->pinned, err);
 		if (!g->pinned) {
+			plumb_warm_destroy(g->branch);
 			free(g);
 			return PLUMB_BAD_INPUT;
 		}
@@ -65,7 +74,20 @@ static void drop(struct plumb_graph *g)
 	if (g->exec)
 		g->device->backend->graph_free(g->exec);
 	g->exec = NULL;
-	g->warm = false;
+	g->warm = g->noted = false;
+}
+
+int plumb_graph_warm(struct plumb_graph *g, const char *rules, struct plumb_error *err)
+{
+	struct plumb_warm *branch = NULL;
+	int status = plumb_warm_create(rules, &branch, err);
+
+	if (status != PLUMB_OK)
+		return status;
+	plumb_warm_destroy(g->branch);
+	g->branch = branch;
+	drop(g);
+	return PLUMB_OK;
 }
 
 void plumb_graph_destroy(struct plumb_graph *g)
@@ -78,7 +100,31 @@ void plumb_graph_destroy(struct plumb_graph *g)
 		g->device->backend->pinned_give(g->pinned);
 	if (g->device->own_memory)
 		plumb_mirror_release(g->device);
+	plumb_warm_destroy(g->branch);
 	free(g);
+}
+
+static int run_and_warm(void *self, const struct plumb_call *call)
+{
+	struct plumb_graph *g = self;
+	int status = call->binding->set->op[call->op](call->env, call->args);
+	return status == PLUMB_OK ? plumb_warm_after(g->branch, call) : status;
+}
+
+/* A step's calls, with the warm branch if there is one: the first of a generation only notes them. */
+static int step_calls(struct plumb_graph *g, int32_t token, struct plumb_error *err)
+{
+	const struct plumb_runner runner = {run_and_warm, g};
+	int status;
+
+	if (!plumb_warm_is_on(g->branch))
+		return plumb_decoder_step(g->decoder, &token, 1, err);
+	plumb_warm_begin(g->branch, g->noted);
+	plumb_decoder_run_through(g->decoder, &runner);
+	status = plumb_decoder_step(g->decoder, &token, 1, err);
+	plumb_decoder_run_through(g->decoder, NULL);
+	g->noted = status == PLUMB_OK;
+	return status;
 }
 
 /* Device address of a decoder's buffer, which a step has used. */
@@ -98,7 +144,7 @@ static int step_eagerly(struct plumb_graph *g, int32_t token, struct plumb_error
 
 	plumb_mirror_host_wrote(g->device, plumb_decoder_token_cell(g->decoder));
 	plumb_mirror_host_wrote(g->device, plumb_decoder_position_cell(g->decoder));
-	status = plumb_decoder_step(g->decoder, &token, 1, err);
+	status = step_calls(g, token, err);
 	if (status == PLUMB_OK)
 		status = plumb_device_sync(g->device, err);
 	if (status != PLUMB_OK)
@@ -130,7 +176,7 @@ static int capture(struct plumb_graph *g, int32_t token, struct plumb_error *err
 	if (status == PLUMB_OK)
 		status = backend->upload(g->device, to_position, &g->pinned->position, sizeof g->pinned->position, err);
 	if (status == PLUMB_OK)
-		status = plumb_decoder_step(g->decoder, &token, 1, err);
+		status = step_calls(g, token, err);
 	if (status == PLUMB_OK)
 		status = backend->download(g->device, &g->pinned->next, next, sizeof g->pinned->next, err);
 	if (status != PLUMB_OK) {
@@ -140,6 +186,7 @@ static int capture(struct plumb_graph *g, int32_t token, struct plumb_error *err
 	status = backend->capture_end(g->device, &g->exec, err);
 	g->generation = g->device->generation;
 	g->launches = g->device->recorded;
+	g->overlaps = g->device->overlaps;
 	g->captures++;
 	return status;
 }
@@ -311,4 +358,19 @@ int64_t plumb_graph_captures(const struct plumb_graph *g)
 int64_t plumb_graph_replays(const struct plumb_graph *g)
 {
 	return g->replays;
+}
+
+int64_t plumb_graph_overlaps(const struct plumb_graph *g)
+{
+	return g->overlaps;
+}
+
+int64_t plumb_graph_warm_launches(const struct plumb_graph *g)
+{
+	return plumb_warm_launches(g->branch);
+}
+
+int64_t plumb_graph_warm_bytes(const struct plumb_graph *g)
+{
+	return plumb_warm_bytes(g->branch);
 }

@@ -30,7 +30,8 @@ struct bench_options {
 	int64_t repeat;
 	bool quick; /* do not run the digests that ship */
 	bool nvtx;
-	bool project; /* onto GB10 */
+	bool project;     /* onto GB10 */
+	const char *warm; /* rules of opt/warm.h; NULL: as a graph has them */
 	const char *json, *html, *compare, *date;
 	const struct origin *origin; /* the command line */
 };

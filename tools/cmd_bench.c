@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "opt/warm.h"
 #include "tools/bench.h"
 #include "tools/commands.h"
 #include "tools/output.h"
@@ -76,6 +77,16 @@ static void complete(struct set_options *s)
 		s->profile = "served";
 }
 
+/* Now, not after minutes of other work. */
+static int check_warm(const char *rules, struct plumb_error *err)
+{
+	struct plumb_warm *warm = NULL;
+	const int status = plumb_warm_create(rules, &warm, err);
+
+	plumb_warm_destroy(warm);
+	return status;
+}
+
 static int read_words(const struct words *w, struct bench_options *o, struct plumb_error *err)
 {
 	struct set_options *s = &o->set;
@@ -92,7 +103,11 @@ static int read_words(const struct words *w, struct bench_options *o, struct plu
 		return plumb_fail(err, PLUMB_BAD_INPUT, "--project is '%.40s', expected gb10", w->project);
 	if (w->project && strcmp(s->set, "opt") != 0)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "--project counts launches, which --set %.20s has none of", s->set);
-	status = read_ops(&w->op, o, err);
+	if (o->warm && !cuda)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "--warm is part of a recorded token, which cuda alone has");
+	status = o->warm ? check_warm(o->warm, err) : PLUMB_OK;
+	if (status == PLUMB_OK)
+		status = read_ops(&w->op, o, err);
 	if (status == PLUMB_OK && w->contexts)
 		status = read_contexts(w->contexts, o, err);
 	else if (status == PLUMB_OK)
@@ -197,6 +212,8 @@ static int run(int argc, char **argv)
 		{"--gpu", "N", OPTION_COUNT, &s->gpu, "which GPU"},
 		{"--quick", NULL, OPTION_FLAG, &o.quick, "check the ops, but not the digests of whole runs that ship"},
 		{"--project", "gb10", OPTION_TEXT, &w.project, "another card, computed from bytes and launches"},
+		{"--warm", "off|RULES", OPTION_TEXT, &o.warm,
+			"weights to bring near while kernels wait (docs/performance.md)"},
 		{"--nvtx", NULL, OPTION_FLAG, &o.nvtx, "name the ops to nsys and ncu"},
 		{"--shard", "I/N", OPTION_TEXT, &w.shard,
 			"of several contexts, measure part I of N only; 'plumb merge' joins the --json files"},
