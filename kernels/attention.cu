@@ -467,17 +467,9 @@ static __global__ void __launch_bounds__(32 * WEIGHTED_WARPS) attn_weighted_kern
 	}
 }
 
-/* o = rne(chunk 0 + chunk 1 + ...), left to right, an element a thread. */
-static __global__ void __launch_bounds__(COMBINE_THREADS) attn_combine_kernel(struct plumb_attn_token a)
+/* Element i of o = rne(chunk 0 + chunk 1 + ...), left to right. */
+static __device__ __forceinline__ float combined(const struct plumb_attn_token &a, int32_t chunks, int64_t i, int64_t n)
 {
-	const struct attn_list list = attn_list_of(a);
-	const int64_t i = static_cast<int64_t>(blockIdx.x) * COMBINE_THREADS + threadIdx.x, n = a.q_heads * a.head_dim;
-	const int32_t chunks = (list.n + PLUMB_ATTN_CHUNK - 1) / PLUMB_ATTN_CHUNK;
-
-	plumb_grid_dependency_wait();
-	plumb_grid_launch_dependents();
-	if (i >= n)
-		return;
 	float part[COMBINE_CHUNKS];
 	PLUMB_UNROLL
 	for (int c = 0; c < COMBINE_CHUNKS; c++)
@@ -488,7 +480,40 @@ static __global__ void __launch_bounds__(COMBINE_THREADS) attn_combine_kernel(st
 		sum = c < chunks ? sum + part[c] : sum;
 	for (int32_t c = COMBINE_CHUNKS; c < chunks; c++)
 		sum = sum + a.partial[c * n + i];
-	a.o[i] = plumb_rne(a.bf16, sum);
+	return plumb_rne(a.bf16, sum);
+}
+
+/* Gates lie behind the queries of each head. */
+static __device__ __forceinline__ float gate_of(const struct plumb_attn_gate_launch &a, int64_t i)
+{
+	const int64_t h = static_cast<int>(i) / static_cast<int>(a.head_dim);
+	return a.qg[(h + 1) * a.head_dim + i];
+}
+
+static __device__ __forceinline__ float gated(const struct plumb_attn_gate_launch &a, float o, float gate)
+{
+	return plumb_rne(a.bf16, o * plumb_rne(a.bf16, plumb_sigmoidf(gate)));
+}
+
+/* An element a thread. Gate: goes through attn_gate instead of to o. */
+template <bool Gate>
+static __global__ void __launch_bounds__(COMBINE_THREADS)
+	attn_combine_kernel(struct plumb_attn_token a, struct plumb_attn_gate_launch g)
+{
+	const struct attn_list list = attn_list_of(a);
+	const int64_t i = static_cast<int64_t>(blockIdx.x) * COMBINE_THREADS + threadIdx.x, n = a.q_heads * a.head_dim;
+	const int32_t chunks = (list.n + PLUMB_ATTN_CHUNK - 1) / PLUMB_ATTN_CHUNK;
+
+	plumb_grid_dependency_wait();
+	plumb_grid_launch_dependents();
+	if (i >= n)
+		return;
+	const float gate = Gate ? gate_of(g, i) : 0.0f;
+	const float o = combined(a, chunks, i, n);
+	if (Gate)
+		g.out[i] = gated(g, o, gate);
+	else
+		a.o[i] = o;
 }
 
 /* Whether keys and queries can be read 8 columns at a time. */
@@ -538,32 +563,37 @@ extern "C" int PLUMB_LAUNCHER(attn_weighted)(const struct plumb_attn_token *a, v
 	}
 }
 
+static unsigned combine_blocks(const struct plumb_attn_token *a)
+{
+	return static_cast<unsigned>((a->q_heads * a->head_dim + COMBINE_THREADS - 1) / COMBINE_THREADS);
+}
+
 extern "C" int PLUMB_LAUNCHER(attn_combine)(const struct plumb_attn_token *a, void *stream)
 {
-	const int64_t blocks = (a->q_heads * a->head_dim + COMBINE_THREADS - 1) / COMBINE_THREADS;
-	return PLUMB_LAUNCH_DEPENDENT(attn_combine_kernel, static_cast<unsigned>(blocks), COMBINE_THREADS, 0, stream, *a);
+	const struct plumb_attn_gate_launch none = {};
+	return PLUMB_LAUNCH_DEPENDENT(attn_combine_kernel<false>, combine_blocks(a), COMBINE_THREADS, 0, stream, *a, none);
+}
+
+extern "C" int PLUMB_LAUNCHER(attn_combine_gate)(
+	const struct plumb_attn_token *a, const struct plumb_attn_gate_launch *gate, void *stream)
+{
+	return PLUMB_LAUNCH_DEPENDENT(attn_combine_kernel<true>, combine_blocks(a), COMBINE_THREADS, 0, stream, *a, *gate);
 }
 
 /* --- attn_gate --- */
 
-static __global__ void __launch_bounds__(ELEMENT_THREADS)
-	attn_gate_kernel(const float *o, const float *qg, float *out, int64_t heads, int64_t head_dim, int bf16)
+static __global__ void __launch_bounds__(ELEMENT_THREADS) attn_gate_kernel(struct plumb_attn_gate_launch a)
 {
 	const int64_t i = static_cast<int64_t>(blockIdx.x) * ELEMENT_THREADS + threadIdx.x;
 
 	plumb_grid_dependency_wait();
 	plumb_grid_launch_dependents();
-	if (i >= heads * head_dim)
-		return;
-	const int64_t h = static_cast<int>(i) / static_cast<int>(head_dim);
-	const float gate = qg[(h + 1) * head_dim + i];
-	out[i] = plumb_rne(bf16, o[i] * plumb_rne(bf16, plumb_sigmoidf(gate)));
+	if (i < a.heads * a.head_dim)
+		a.out[i] = gated(a, a.o[i], gate_of(a, i));
 }
 
-extern "C" int PLUMB_LAUNCHER(attn_gate)(
-	const float *o, const float *qg, float *out, int64_t heads, int64_t head_dim, int bf16, void *stream)
+extern "C" int PLUMB_LAUNCHER(attn_gate)(const struct plumb_attn_gate_launch *a, void *stream)
 {
-	const int64_t blocks = (heads * head_dim + ELEMENT_THREADS - 1) / ELEMENT_THREADS;
-	return PLUMB_LAUNCH_DEPENDENT(attn_gate_kernel, static_cast<unsigned>(blocks), ELEMENT_THREADS, 0, stream, o, qg,
-		out, heads, head_dim, bf16);
+	const int64_t blocks = (a->heads * a->head_dim + ELEMENT_THREADS - 1) / ELEMENT_THREADS;
+	return PLUMB_LAUNCH_DEPENDENT(attn_gate_kernel, static_cast<unsigned>(blocks), ELEMENT_THREADS, 0, stream, *a);
 }

@@ -53,7 +53,17 @@ PLUMB_DECLARE_LAUNCHER(attn_weighted, const struct plumb_attn_token *a, void *st
 PLUMB_DECLARE_LAUNCHER(attn_combine, const struct plumb_attn_token *a, void *stream);
 
 /* out[h, j] = rne(o[h, j] * rne(sigmoid(qg[h, 1, j]))). */
+struct plumb_attn_gate_launch {
+	const float *o;          /* (Hq, Dh) */
+	const float *qg;         /* (Hq, 2, Dh) */
+	float *out;              /* (Hq, Dh) */
+	int64_t heads, head_dim; /* Hq, Dh */
+	int bf16;
+};
+PLUMB_DECLARE_LAUNCHER(attn_gate, const struct plumb_attn_gate_launch *a, void *stream);
+
+/* attn_combine and attn_gate of what it makes as one launch, to the same bits: o, which passes between them, is not written. */
 PLUMB_DECLARE_LAUNCHER(
-	attn_gate, const float *o, const float *qg, float *out, int64_t heads, int64_t head_dim, int bf16, void *stream);
+	attn_combine_gate, const struct plumb_attn_token *a, const struct plumb_attn_gate_launch *gate, void *stream);
 
 #endif

@@ -15,17 +15,63 @@ enum {
 	CONV_NEAR = 4,        /* taps under way at a time */
 	RECURRENCE_WARPS = 4, /* with 4 rows a warp 384 blocks at 48 heads of 128 rows: near 3 a processor */
 	RECURRENCE_ROWS = 4,
+	STEP_WARPS = 16, /* all of a value head in one block: 16 warps of 8 rows are the 128 that it may have */
+	STEP_ROWS = 8,
 	PER_LANE = PLUMB_HEAD_LANES / 32,
 };
 
-/* A channel a thread. Up to CONV_NEAR taps are all asked for before any is used. */
+/* Where a token stands in the ring of a convolution. */
+struct conv_place {
+	int position; /* 32 bits hold every position; a 64-bit modulo is a function call */
+	int first;    /* taps before it reach before position 0 */
+};
+
+static __device__ __forceinline__ struct conv_place conv_place_of(const struct plumb_gdn_conv_launch &a)
+{
+	const int p = *a.position + a.row;
+	return {p, p < a.taps - 1 ? a.taps - 1 - p : 0};
+}
+
+/* The first CONV_NEAR taps of a channel: all are asked for before any is used. */
+static __device__ __forceinline__ void conv_near(const struct plumb_gdn_conv_launch &a, const struct conv_place &at,
+	int64_t ch, float newest, float (&row)[CONV_NEAR])
+{
+	int slot = (at.position + 1) % a.taps; /* of tap 0 */
+	PLUMB_UNROLL
+	for (int j = 0; j < CONV_NEAR; j++) {
+		row[j] = j >= at.first && j < a.taps - 1 ? a.window[slot * a.channels + ch] : newest;
+		slot = slot + 1 == a.taps ? 0 : slot + 1;
+	}
+}
+
+static __device__ __forceinline__ float conv_sum(const struct plumb_gdn_conv_launch &a, const struct conv_place &at,
+	const float (&weight)[CONV_NEAR], const float (&row)[CONV_NEAR])
+{
+	float sum = 0.0f;
+	PLUMB_UNROLL
+	for (int j = 0; j < CONV_NEAR; j++)
+		sum = j >= at.first && j < a.taps ? fmaf(weight[j], row[j], sum) : sum;
+	return sum;
+}
+
+/* The newest row takes the place of one that no tap of this token reads: no thread of any block can come too late. */
+static __device__ __forceinline__ void conv_keep(
+	const struct plumb_gdn_conv_launch &a, const struct conv_place &at, int64_t ch, float newest)
+{
+	a.window[at.position % a.taps * a.channels + ch] = newest;
+}
+
+static __device__ __forceinline__ float conv_value(const struct plumb_gdn_conv_launch &a, float sum)
+{
+	return plumb_rne(a.bf16, plumb_siluf(plumb_rne(a.bf16, sum)));
+}
+
+/* A channel a thread. */
 static __global__ void __launch_bounds__(CONV_THREADS) gdn_conv_kernel(struct plumb_gdn_conv_launch a)
 {
 	const int64_t ch = static_cast<int64_t>(blockIdx.x) * CONV_THREADS + threadIdx.x;
-	const int p = *a.position + a.row; /* 32 bits hold every position; a 64-bit modulo is a function call */
-	const int first = p < a.taps - 1 ? a.taps - 1 - p : 0; /* taps before it reach before position 0 */
+	const struct conv_place at = conv_place_of(a);
 	const bool live = ch < a.channels;
-	int slot = (p + 1) % a.taps; /* of tap 0 */
 	float weight[CONV_NEAR], row[CONV_NEAR];
 
 	plumb_stored_values<CONV_NEAR>(a.format, a.conv, ch * a.taps, live ? a.taps : 0, weight);
@@ -34,24 +80,17 @@ static __global__ void __launch_bounds__(CONV_THREADS) gdn_conv_kernel(struct pl
 	if (!live)
 		return;
 	const float newest = a.qkv[ch];
-	PLUMB_UNROLL
-	for (int j = 0; j < CONV_NEAR; j++) {
-		row[j] = j >= first && j < a.taps - 1 ? a.window[slot * a.channels + ch] : newest;
-		slot = slot + 1 == a.taps ? 0 : slot + 1;
-	}
-	float sum = 0.0f;
-	PLUMB_UNROLL
-	for (int j = 0; j < CONV_NEAR; j++)
-		sum = j >= first && j < a.taps ? fmaf(weight[j], row[j], sum) : sum;
-	slot = (p + 1 + CONV_NEAR) % a.taps;
+	conv_near(a, at, ch, newest, row);
+	float sum = conv_sum(a, at, weight, row);
+	int slot = (at.position + 1 + CONV_NEAR) % a.taps;
 	for (int j = CONV_NEAR; j < a.taps; j++) {
 		const float x = j < a.taps - 1 ? a.window[slot * a.channels + ch] : newest;
-		if (j >= first)
+		if (j >= at.first)
 			sum = fmaf(plumb_stored_value(a.format, a.conv, ch * a.taps + j), x, sum);
 		slot = slot + 1 == a.taps ? 0 : slot + 1;
 	}
-	a.window[p % a.taps * a.channels + ch] = newest;
-	a.y[ch] = plumb_rne(a.bf16, plumb_siluf(plumb_rne(a.bf16, sum)));
+	conv_keep(a, at, ch, newest);
+	a.y[ch] = conv_value(a, sum);
 }
 
 extern "C" int PLUMB_LAUNCHER(gdn_conv)(const struct plumb_gdn_conv_launch *launch, void *stream)
@@ -259,6 +298,53 @@ static __device__ __forceinline__ void norm_part(const struct lane_part<Steps> &
 		x[i] = x[i] / length;
 }
 
+/* Ask for a warp's rows of the state. A load under a condition is waited for before the next one goes out: whole rows are
+ * asked for without. A row that is not there is zeros and is not stored. */
+template <int Format, int Steps, int Rows>
+static __device__ __forceinline__ void state_rows(const unsigned char *state, int64_t row_bytes, int rows,
+	bool state_vector, const struct lane_part<Steps> &part, int64_t key_dim, float (&s)[Rows][PER_LANE * Steps])
+{
+	const bool whole = state_vector && rows == Rows && key_dim == PLUMB_HEAD_LANES * Steps;
+	if (whole)
+		PLUMB_UNROLL
+	for (int r = 0; r < Rows; r++)
+		load_state<Format, Steps>(state + r * row_bytes, whole_part<Steps>(), true, s[r]);
+	else PLUMB_UNROLL
+	for (int r = 0; r < Rows; r++)
+		load_state<Format, Steps>(state + r * row_bytes, r < rows ? part : part_of<Steps>(0), state_vector, s[r]);
+}
+
+/* One token's step of a warp's rows, which s holds: decay, delta, update, store. v: lane r has that of row r. A lane gets the
+ * output of row plumb_sum_of_lane<Rows>(), not rounded. */
+template <int Format, int Steps, int Rows>
+static __device__ __forceinline__ float state_step(unsigned char *state, int64_t row_bytes, int rows, bool state_vector,
+	const struct lane_part<Steps> &part, float decay, float beta, float v, const float (&k)[PER_LANE * Steps],
+	const float (&q)[PER_LANE * Steps], float (&s)[Rows][PER_LANE * Steps])
+{
+	float acc[Rows][PER_LANE];
+
+	PLUMB_UNROLL
+	for (int r = 0; r < Rows; r++) {
+		PLUMB_UNROLL
+		for (int i = 0; i < PER_LANE * Steps; i++)
+			s[r][i] = s[r][i] * decay;
+		part_products<Steps>(part, s[r], k, acc[r]);
+	}
+	const float held = warp_trees<Rows>(acc);
+	PLUMB_UNROLL
+	for (int r = 0; r < Rows; r++) {
+		const float sum = __shfl_sync(PLUMB_FULL_WARP, held, lane_of_row<Rows>(r));
+		const float delta = (__shfl_sync(PLUMB_FULL_WARP, v, r) - sum) * beta;
+		PLUMB_UNROLL
+		for (int i = 0; i < PER_LANE * Steps; i++)
+			s[r][i] = fmaf(k[i], delta, s[r][i]);
+		if (r < rows)
+			store_state<Format, Steps>(state + r * row_bytes, part, state_vector, s[r]);
+		part_products<Steps>(part, s[r], q, acc[r]);
+	}
+	return warp_trees<Rows>(acc);
+}
+
 /* Dk <= 128*Steps. Rows state rows a warp, all in registers. Format: of the state. While the state is on its way each of
  * the block's warps prepares one thing for all: the normed key, the normed query, the decay, beta. */
 template <int Format, int Steps, int Rows>
@@ -278,7 +364,7 @@ static __global__ void __launch_bounds__(32 * RECURRENCE_WARPS) gdn_recurrence_k
 	const bool state_vector =
 		a.key_dim % 4 == 0 && reinterpret_cast<uintptr_t>(a.state) % (Format == PLUMB_F32 ? 16 : 8) == 0;
 	const struct lane_part<Steps> part = part_of<Steps>(a.key_dim);
-	float s[Rows][PER_LANE * Steps], q[PER_LANE * Steps], k[PER_LANE * Steps], acc[Rows][PER_LANE];
+	float s[Rows][PER_LANE * Steps], q[PER_LANE * Steps], k[PER_LANE * Steps];
 
 	for (int64_t at = lane * 128; at < rows * row_bytes; at += 32 * 128)
 		plumb_prefetch(state + at);
@@ -286,15 +372,7 @@ static __global__ void __launch_bounds__(32 * RECURRENCE_WARPS) gdn_recurrence_k
 	const float bias = warp == 2 ? plumb_stored_value(a.dt_bias_format, a.dt_bias, h) : 0.0f;
 	plumb_grid_dependency_wait();
 	plumb_grid_launch_dependents();
-	/* a load under a condition is waited for before the next one goes out: whole rows are asked for without */
-	const bool whole = state_vector && rows == Rows && a.key_dim == PLUMB_HEAD_LANES * Steps;
-	if (whole)
-		PLUMB_UNROLL
-	for (int r = 0; r < Rows; r++)
-		load_state<Format, Steps>(state + r * row_bytes, whole_part<Steps>(), true, s[r]);
-	else PLUMB_UNROLL
-	for (int r = 0; r < Rows; r++) /* a row that is not there is zeros and is not stored */
-		load_state<Format, Steps>(state + r * row_bytes, r < rows ? part : part_of<Steps>(0), state_vector, s[r]);
+	state_rows<Format, Steps, Rows>(state, row_bytes, rows, state_vector, part, a.key_dim, s);
 	const struct head head = head_of(a, h);
 	const int mine = static_cast<int>(lane) % Rows;
 	const float v = mine < rows ? head.v[i0 + mine] : 0.0f;
@@ -326,26 +404,8 @@ static __global__ void __launch_bounds__(32 * RECURRENCE_WARPS) gdn_recurrence_k
 		k[4 * i] = key.x, k[4 * i + 1] = key.y, k[4 * i + 2] = key.z, k[4 * i + 3] = key.w;
 		q[4 * i] = query.x, q[4 * i + 1] = query.y, q[4 * i + 2] = query.z, q[4 * i + 3] = query.w;
 	}
-	PLUMB_UNROLL
-	for (int r = 0; r < Rows; r++) {
-		PLUMB_UNROLL
-		for (int i = 0; i < PER_LANE * Steps; i++)
-			s[r][i] = s[r][i] * decay;
-		part_products<Steps>(part, s[r], k, acc[r]);
-	}
-	const float held = warp_trees<Rows>(acc);
-	PLUMB_UNROLL
-	for (int r = 0; r < Rows; r++) {
-		const float sum = __shfl_sync(PLUMB_FULL_WARP, held, lane_of_row<Rows>(r));
-		const float delta = (__shfl_sync(PLUMB_FULL_WARP, v, r) - sum) * beta;
-		PLUMB_UNROLL
-		for (int i = 0; i < PER_LANE * Steps; i++)
-			s[r][i] = fmaf(k[i], delta, s[r][i]);
-		if (r < rows)
-			store_state<Format, Steps>(state + r * row_bytes, part, state_vector, s[r]);
-		part_products<Steps>(part, s[r], q, acc[r]);
-	}
-	const float sum = warp_trees<Rows>(acc);
+	const float sum =
+		state_step<Format, Steps, Rows>(state, row_bytes, rows, state_vector, part, decay, beta, v, k, q, s);
 	const int r = plumb_sum_of_lane<Rows>();
 	if (lane < Rows && r < rows)
 		a.o[h * a.value_dim + i0 + r] = plumb_rne(a.bf16, sum);
@@ -484,4 +544,120 @@ extern "C" int PLUMB_LAUNCHER(gdn_norm_gate)(const struct plumb_gdn_norm_gate_la
 			gdn_norm_gate_kernel, static_cast<unsigned>(launch->heads), 32, 0, stream, *launch);
 	return PLUMB_LAUNCH_DEPENDENT(
 		gdn_norm_gate_long_kernel, static_cast<unsigned>(launch->heads), 32, 0, stream, *launch);
+}
+
+/* The thread's channel of the convolution: the first threads have the query's, the next 128 the key's, the next the value's,
+ * each of them up to 128; the last 128 none. -1: none. */
+static __device__ __forceinline__ int step_channel(const struct plumb_gdn_recurrence_launch &a, int h, int hk)
+{
+	const int kind = static_cast<int>(threadIdx.x) / PLUMB_HEAD_LANES,
+		  i = static_cast<int>(threadIdx.x) % PLUMB_HEAD_LANES;
+	const int key_dim = static_cast<int>(a.key_dim), value_dim = static_cast<int>(a.value_dim);
+	const int keys = static_cast<int>(a.key_heads) * key_dim;
+
+	if (kind < 2)
+		return i < key_dim ? kind * keys + hk * key_dim + i : -1;
+	return kind == 2 && i < value_dim ? 2 * keys + h * value_dim + i : -1;
+}
+
+/* Conv, recurrence and gated norm of one value head in a block. Value heads that share a key head make its query and key
+ * each for themselves, and the first of them keeps the window. The last 128 threads finish an element of the output each. */
+template <int Format>
+static __global__ void __launch_bounds__(32 * STEP_WARPS, 1) gdn_step_kernel(struct plumb_gdn_step_launch a)
+{
+	PLUMB_SHARED_2D(float, y, 3, PLUMB_HEAD_LANES); /* query, key, value */
+	PLUMB_SHARED_2D(float4, normed, 2, 32);         /* key, query: a lane's part */
+	PLUMB_SHARED(float, gate, 2);                   /* decay, beta */
+	PLUMB_SHARED(float, o, PLUMB_HEAD_LANES);
+	const struct plumb_gdn_recurrence_launch &step = a.recurrence;
+	const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
+	const int kind = thread / PLUMB_HEAD_LANES, i = thread % PLUMB_HEAD_LANES;
+	const int h = static_cast<int>(blockIdx.x), value_dim = static_cast<int>(step.value_dim);
+	const int sharing = static_cast<int>(step.value_heads) / static_cast<int>(step.key_heads);
+	const int ch = step_channel(step, h, h / sharing), i0 = warp * STEP_ROWS;
+	const int rows = max(0, min(value_dim - i0, STEP_ROWS));
+	const bool finishes = kind == 3 && i < value_dim;
+	const int64_t row_bytes = step.key_dim * (Format == PLUMB_F32 ? 4 : 2);
+	unsigned char *const head = static_cast<unsigned char *>(step.state) + h * value_dim * row_bytes;
+	unsigned char *const state = head + i0 * row_bytes;
+	const bool state_vector =
+		step.key_dim % 4 == 0 && reinterpret_cast<uintptr_t>(step.state) % (Format == PLUMB_F32 ? 16 : 8) == 0;
+	const struct lane_part<1> part = part_of<1>(step.key_dim);
+	const struct conv_place at = conv_place_of(a.conv);
+	float weight[CONV_NEAR], row[CONV_NEAR], s[STEP_ROWS][PER_LANE], q[PER_LANE], k[PER_LANE], acc[PER_LANE];
+
+	for (int64_t line = thread * 128; line < value_dim * row_bytes; line += 32 * STEP_WARPS * 128)
+		plumb_prefetch(head + line);
+	plumb_stored_values<CONV_NEAR>(a.conv.format, a.conv.conv, static_cast<int64_t>(max(ch, 0)) * a.conv.taps,
+		ch < 0 ? 0 : a.conv.taps, weight);
+	const float rate = warp == 12 ? plumb_expf(plumb_stored_value(step.a_log_format, step.a_log, h)) : 0.0f;
+	const float bias = warp == 12 ? plumb_stored_value(step.dt_bias_format, step.dt_bias, h) : 0.0f;
+	const float norm = finishes ? plumb_stored_value(a.gate.format, a.gate.norm, i) : 0.0f;
+	plumb_grid_dependency_wait();
+	plumb_grid_launch_dependents();
+	const float newest = ch < 0 ? 0.0f : a.conv.qkv[ch];
+	if (ch >= 0)
+		conv_near(a.conv, at, ch, newest, row);
+	const float z = finishes ? a.gate.z[h * value_dim + i] : 0.0f;
+	state_rows<Format, 1, STEP_ROWS>(state, row_bytes, rows, state_vector, part, step.key_dim, s);
+	if (ch >= 0 && (kind == 2 || h % sharing == 0))
+		conv_keep(a.conv, at, ch, newest);
+	if (kind < 3) {
+		y[kind][i] = ch < 0 ? 0.0f : conv_value(a.conv, conv_sum(a.conv, at, weight, row));
+	} else if (warp == 12) {
+		const float decay = plumb_expf(-(rate * plumb_softplusf(step.a[h] + bias)));
+		if (lane == 0)
+			gate[0] = decay;
+	} else if (warp == 13) {
+		const float beta = plumb_rne(step.bf16, plumb_sigmoidf(step.b[h]));
+		if (lane == 0)
+			gate[1] = beta;
+	}
+	__syncthreads();
+	if (warp < 2) {
+		PLUMB_UNROLL
+		for (int j = 0; j < PER_LANE; j++)
+			q[j] = y[1 - warp][lane * PER_LANE + j];
+		norm_part<1>(part, q);
+		PLUMB_UNROLL
+		for (int j = 0; j < PER_LANE; j++)
+			q[j] = warp ? q[j] / step.root : q[j];
+		normed[warp][lane] = make_float4(q[0], q[1], q[2], q[3]);
+	}
+	__syncthreads();
+	const float4 key = normed[0][lane], query = normed[1][lane];
+	k[0] = key.x, k[1] = key.y, k[2] = key.z, k[3] = key.w;
+	q[0] = query.x, q[1] = query.y, q[2] = query.z, q[3] = query.w;
+	const float sum = state_step<Format, 1, STEP_ROWS>(
+		state, row_bytes, rows, state_vector, part, gate[0], gate[1], y[2][i0 + lane % STEP_ROWS], k, q, s);
+	const int r = plumb_sum_of_lane<STEP_ROWS>();
+	if (lane < STEP_ROWS && r < rows)
+		o[i0 + r] = plumb_rne(step.bf16, sum);
+	__syncthreads();
+	if (kind < 3)
+		return;
+	const struct lane_part<1> of_norm = part_of<1>(value_dim);
+	float x[PER_LANE];
+	PLUMB_UNROLL
+	for (int j = 0; j < PER_LANE; j++)
+		x[j] = o[lane * PER_LANE + j];
+	part_products<1>(of_norm, x, x, acc);
+	const float mean = plumb_warp_tree<PER_LANE>(acc) / static_cast<float>(value_dim);
+	const float scale = plumb_rsqrtf(mean + a.gate.eps);
+	if (finishes)
+		a.gate.out[h * value_dim + i] = norm_gate(a.gate, o[i], scale, norm, z);
+}
+
+extern "C" int PLUMB_LAUNCHER(gdn_step)(const struct plumb_gdn_step_launch *launch, void *stream)
+{
+	const unsigned blocks = static_cast<unsigned>(launch->recurrence.value_heads);
+
+	switch (launch->recurrence.state_format) {
+	case PLUMB_F32:
+		return PLUMB_LAUNCH_DEPENDENT(gdn_step_kernel<PLUMB_F32>, blocks, 32 * STEP_WARPS, 0, stream, *launch);
+	case PLUMB_F16:
+		return PLUMB_LAUNCH_DEPENDENT(gdn_step_kernel<PLUMB_F16>, blocks, 32 * STEP_WARPS, 0, stream, *launch);
+	default: /* the host refuses others than bf16 */
+		return PLUMB_LAUNCH_DEPENDENT(gdn_step_kernel<PLUMB_BF16>, blocks, 32 * STEP_WARPS, 0, stream, *launch);
+	}
 }

@@ -53,4 +53,20 @@ struct plumb_gdn_norm_gate_launch {
 
 PLUMB_DECLARE_LAUNCHER(gdn_norm_gate, const struct plumb_gdn_norm_gate_launch *launch, void *stream);
 
+/* The three as one launch, to the same bits: conv.y and recurrence.o, which pass between them, are not written. */
+struct plumb_gdn_step_launch {
+	struct plumb_gdn_conv_launch conv;
+	struct plumb_gdn_recurrence_launch recurrence;
+	struct plumb_gdn_norm_gate_launch gate;
+};
+
+/* Whether the launch takes these shapes: Dk and Dv up to 128, up to 4 taps. */
+static inline int plumb_gdn_step_takes(const struct plumb_gdn_step_launch *l)
+{
+	const int64_t most = 128;
+	return l->recurrence.key_dim <= most && l->recurrence.value_dim <= most && l->conv.taps <= 4;
+}
+
+PLUMB_DECLARE_LAUNCHER(gdn_step, const struct plumb_gdn_step_launch *launch, void *stream);
+
 #endif

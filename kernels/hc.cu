@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Hyper-connection: three launches a site, hc_norm_down, hc_up_mix, hc_inject; or four, where rows cannot be loaded 8
- * columns at a time: then norm and down are two. */
+ * columns at a time: then norm and down are two. A recorded token has two: hc_inject goes along with the next site's
+ * hc_norm_down. */
 #include "kernels/hc.h"
 
 #include "core/math32.h"
@@ -17,6 +18,11 @@ enum {
 	UP_BLOCKS = 5, /* on one SM, at least: 640 blocks on 132 SMs at once */
 	INJECT_THREADS = 256,
 };
+
+static __device__ __forceinline__ float injected(int bf16, float residual, float branch, float injection)
+{
+	return plumb_rne(bf16, residual + plumb_rne(bf16, branch * injection));
+}
 
 /* A block norms 256 columns of one stream. Each block sums the squares of its whole stream: 10 KiB from L2 cost less
  * than waiting for a block that has the sum. */
@@ -76,14 +82,16 @@ static __global__ void __launch_bounds__(32 * DOWN_WARPS) hc_down_kernel(struct 
 
 /* The sum of squares of every stream, strided(256), to squares (streams, 8). A thread owns accumulators 2i and 2i + 1 of one
  * stream, i = thread % 128, so that 512 threads have four streams on their way at once. Called by all threads of a block; x is
- * 16-byte aligned, hidden a multiple of 8. */
-static __device__ __forceinline__ void stream_squares(
-	const float *x, int streams, int hidden, PLUMB_SHARED_PTR(float) squares)
+ * 16-byte aligned, hidden a multiple of 8. Inject: of the streams as hc_inject leaves them. */
+template <bool Inject>
+static __device__ __forceinline__ void stream_squares(const float *x, const struct plumb_hc_inject_launch &inject,
+	int streams, int hidden, PLUMB_SHARED_PTR(float) squares)
 {
 	enum { PAIRS = NORM_THREADS / 2, FLIGHT = 10 }; /* 10: all of a stream of 2560 */
 	const int thread = static_cast<int>(threadIdx.x), i = thread % PAIRS;
 
 	for (int s = thread / PAIRS; s < streams; s += 32 * DOWN_WARPS / PAIRS) {
+		const float injection = Inject ? inject.injection[s] : 0.0f;
 		float even = 0.0f, odd = 0.0f;
 		for (int k0 = 2 * i; k0 < hidden; k0 += FLIGHT * NORM_THREADS) {
 			float2 v[FLIGHT];
@@ -94,6 +102,14 @@ static __device__ __forceinline__ void stream_squares(
 				if (k < hidden)
 					v[f] = *PLUMB_AS(const float2, x + s * hidden + k);
 			}
+			PLUMB_UNROLL
+			for (int f = 0; f < FLIGHT; f++)
+				if (Inject && k0 + f * NORM_THREADS < hidden) {
+					const float2 branch =
+						*PLUMB_AS(const float2, inject.branch + k0 + f * NORM_THREADS);
+					v[f].x = injected(inject.bf16, v[f].x, branch.x, injection);
+					v[f].y = injected(inject.bf16, v[f].y, branch.y, injection);
+				}
 			PLUMB_UNROLL
 			for (int f = 0; f < FLIGHT; f++) {
 				even = fmaf(v[f].x, v[f].x, even);
@@ -132,13 +148,48 @@ static __device__ __forceinline__ void norm_weights(
 	}
 }
 
+/* A lane's columns of the streams, as hc_inject leaves them. */
+template <int Steps>
+static __device__ __forceinline__ void vector_inject(
+	const struct plumb_hc_inject_launch &inject, int hidden, int first, int k1, struct plumb_vector<Steps> &v)
+{
+	PLUMB_UNROLL
+	for (int s = 0; s < Steps; s++) {
+		const int k = first + s * PLUMB_ROW_LANES;
+		if (k >= k1)
+			continue;
+		const int stream = k / hidden;
+		const float *const branch = inject.branch + (k - stream * hidden);
+		const float injection = inject.injection[stream];
+		float b[PLUMB_COLUMNS];
+		plumb_unpack(*PLUMB_AS(const float4, branch), *PLUMB_AS(const float4, branch + 4), b);
+		PLUMB_UNROLL
+		for (int j = 0; j < PLUMB_COLUMNS; j++)
+			v.x[s][j] = injected(inject.bf16, v.x[s][j], b[j], injection);
+	}
+}
+
+/* Element i of the streams: as it is or, Inject, as hc_inject leaves it, where it is then put. */
+template <bool Inject>
+static __device__ __forceinline__ float stream_value(
+	const float *residual, const struct plumb_hc_inject_launch &inject, int hidden, int i)
+{
+	if (!Inject)
+		return residual[i];
+	const int stream = i / hidden;
+	const float x = injected(inject.bf16, residual[i], inject.branch[i - stream * hidden], inject.injection[stream]);
+	inject.residual_out[i] = x;
+	return x;
+}
+
 /* Norm and down in one launch, wide. The scales of all streams are needed before the first product, and every block sums
  * the squares for itself: 40 KiB from L2, while its rows of down, asked for first, come from memory. A lane norms the columns
  * of its own piece; normed, an output besides, is written by all blocks, a slice each. Whatever does not depend on the scales
- * is asked for before they are known. */
-template <int Format, int Steps>
+ * is asked for before they are known. Inject: the streams are not there yet, only what hc_inject makes them of: each block
+ * makes what it reads, and a slice for those who come later. */
+template <int Format, int Steps, bool Inject>
 static __global__ void __launch_bounds__(32 * DOWN_WARPS, 1)
-	hc_norm_down_kernel(struct plumb_hc_norm norm, struct plumb_hc_down a)
+	hc_norm_down_kernel(struct plumb_hc_inject_launch inject, struct plumb_hc_norm norm, struct plumb_hc_down a)
 {
 	PLUMB_SHARED(float, partial, DOWN_WARPS *DOWN_WIDE_ROWS);
 	PLUMB_SHARED(float, squares, DOWN_WIDE_STREAMS *NORM_WARPS);
@@ -178,10 +229,13 @@ static __global__ void __launch_bounds__(32 * DOWN_WARPS, 1)
 		w_out = plumb_stored_value(norm.format, norm.norm, out);
 	plumb_grid_dependency_wait();
 
-	plumb_vector_take(norm.residual, cols, k0, k1, partial, v);
+	const float *const residual = Inject ? inject.residual : norm.residual;
+	plumb_vector_take(residual, cols, k0, k1, partial, v);
+	if (Inject)
+		vector_inject<Steps>(inject, hidden, first_column, k1, v);
 	if (out < cols)
-		x_out = norm.residual[out];
-	stream_squares(norm.residual, norm.streams, hidden, squares);
+		x_out = stream_value<Inject>(residual, inject, hidden, out);
+	stream_squares<Inject>(residual, inject, norm.streams, hidden, squares);
 	__syncthreads();
 	if (thread < norm.streams) {
 		const float mean = plumb_warps_tree(squares + thread * NORM_WARPS) / static_cast<float>(hidden);
@@ -209,8 +263,9 @@ static __global__ void __launch_bounds__(32 * DOWN_WARPS, 1)
 	if (out < cols)
 		norm.normed[out] = plumb_rne(a.bf16, (x_out * scale[out / hidden]) * (1.0f + w_out));
 	for (out += static_cast<int>(gridDim.x * blockDim.x); out < cols; out += static_cast<int>(gridDim.x * blockDim.x))
-		norm.normed[out] = plumb_rne(a.bf16, (norm.residual[out] * scale[out / hidden]) *
-							     (1.0f + plumb_stored_value(norm.format, norm.norm, out)));
+		norm.normed[out] =
+			plumb_rne(a.bf16, (stream_value<Inject>(residual, inject, hidden, out) * scale[out / hidden]) *
+						  (1.0f + plumb_stored_value(norm.format, norm.norm, out)));
 	__syncthreads();
 	const int n = block_row + thread;
 	if (thread >= groups * DOWN_WIDE_ROWS || n >= rows)
@@ -363,14 +418,13 @@ static __global__ void __launch_bounds__(32 * UP_WARPS, UP_BLOCKS) hc_up_mix_wid
 }
 
 /* One element a thread, in place or not. */
-static __global__ void __launch_bounds__(INJECT_THREADS) hc_inject_kernel(
-	const float *residual, const float *branch, const float *injection, int64_t hidden, int bf16, float *residual_out)
+static __global__ void __launch_bounds__(INJECT_THREADS) hc_inject_kernel(struct plumb_hc_inject_launch a)
 {
 	const int64_t c = blockIdx.x * static_cast<int64_t>(INJECT_THREADS) + threadIdx.x;
-	const int64_t i = blockIdx.y * hidden + c;
+	const int64_t i = blockIdx.y * a.hidden + c;
 
-	if (c < hidden)
-		residual_out[i] = plumb_rne(bf16, residual[i] + plumb_rne(bf16, branch[c] * injection[blockIdx.y]));
+	if (c < a.hidden)
+		a.residual_out[i] = injected(a.bf16, a.residual[i], a.branch[c], a.injection[blockIdx.y]);
 }
 
 static unsigned blocks_of(int64_t count, int64_t each)
@@ -391,6 +445,19 @@ static int launch_down(const struct plumb_hc_down *down, void *stream)
 	return PLUMB_LAUNCH(hc_down_kernel, blocks, 32 * DOWN_WARPS, 0, stream, *down);
 }
 
+static int launch_inject(const struct plumb_hc_inject_launch *a, void *stream)
+{
+	const dim3 grid(blocks_of(a->hidden, INJECT_THREADS), static_cast<unsigned>(a->streams));
+	return PLUMB_LAUNCH(hc_inject_kernel, grid, INJECT_THREADS, 0, stream, *a);
+}
+
+/* Every block of the fused launch reads the old streams while others write the new ones. */
+static bool inject_is_wide(const struct plumb_hc_inject_launch *inject)
+{
+	return plumb_gemv_vector_wide(inject->residual) && plumb_gemv_vector_wide(inject->branch) &&
+	       inject->residual != inject->residual_out;
+}
+
 static bool norm_down_is_wide(const struct plumb_hc_norm *norm, const struct plumb_hc_down *down)
 {
 	const int steps = plumb_gemv_steps(down->cols, down->pieces);
@@ -400,28 +467,46 @@ static bool norm_down_is_wide(const struct plumb_hc_norm *norm, const struct plu
 		       (down->inject.format == down->down.format && plumb_gemv_rows_wide(&down->inject, down->cols)));
 }
 
-extern "C" int PLUMB_LAUNCHER(hc_norm_down)(
-	const struct plumb_hc_norm *norm, const struct plumb_hc_down *down, void *stream)
+template <bool Inject>
+static int launch_norm_down(const struct plumb_hc_inject_launch *inject, const struct plumb_hc_norm *norm,
+	const struct plumb_hc_down *down, void *stream)
 {
 	const int64_t rows = down->low_rank + (down->inject.data ? down->streams : 0);
 	const unsigned blocks = blocks_of(rows, DOWN_WARPS / down->pieces * DOWN_WIDE_ROWS);
-	const int steps = norm_down_is_wide(norm, down) ? plumb_gemv_steps(down->cols, down->pieces) : 0;
+	const bool wide = norm_down_is_wide(norm, down) && (!Inject || inject_is_wide(inject));
+	const int steps = wide ? plumb_gemv_steps(down->cols, down->pieces) : 0;
 	int status;
 
 	switch (steps ? down->down.format * 16 + steps : -1) {
 #define PLUMB_CASE(format)                                                                                                 \
 	case format * 16 + 1:                                                                                              \
-		return PLUMB_LAUNCH_DEPENDENT(                                                                             \
-			(hc_norm_down_kernel<format, 1>), blocks, 32 * DOWN_WARPS, 0, stream, *norm, *down);               \
+		return PLUMB_LAUNCH_DEPENDENT((hc_norm_down_kernel<format, 1, Inject>), blocks, 32 * DOWN_WARPS, 0,        \
+			stream, *inject, *norm, *down);                                                                    \
 	case format * 16 + 3:                                                                                              \
-		return PLUMB_LAUNCH_DEPENDENT(                                                                             \
-			(hc_norm_down_kernel<format, 3>), blocks, 32 * DOWN_WARPS, 0, stream, *norm, *down);
+		return PLUMB_LAUNCH_DEPENDENT((hc_norm_down_kernel<format, 3, Inject>), blocks, 32 * DOWN_WARPS, 0,        \
+			stream, *inject, *norm, *down);
 		PLUMB_GEMV_FORMATS(PLUMB_CASE)
 #undef PLUMB_CASE
 	default:
-		status = launch_norm(norm, stream);
+		status = Inject ? launch_inject(inject, stream) : 0;
+		if (Inject && status == 0)
+			return launch_norm_down<false>(inject, norm, down, stream);
+		status = status ? status : launch_norm(norm, stream);
 		return status ? status : launch_down(down, stream);
 	}
+}
+
+extern "C" int PLUMB_LAUNCHER(hc_norm_down)(
+	const struct plumb_hc_norm *norm, const struct plumb_hc_down *down, void *stream)
+{
+	const struct plumb_hc_inject_launch none = {};
+	return launch_norm_down<false>(&none, norm, down, stream);
+}
+
+extern "C" int PLUMB_LAUNCHER(hc_inject_norm_down)(const struct plumb_hc_inject_launch *inject,
+	const struct plumb_hc_norm *norm, const struct plumb_hc_down *down, void *stream)
+{
+	return launch_norm_down<true>(inject, norm, down, stream);
 }
 
 extern "C" int PLUMB_LAUNCHER(hc_up_mix)(const struct plumb_hc_up *up, void *stream)
@@ -451,10 +536,7 @@ extern "C" int PLUMB_LAUNCHER(hc_up_mix)(const struct plumb_hc_up *up, void *str
 	}
 }
 
-extern "C" int PLUMB_LAUNCHER(hc_inject)(const float *residual, const float *branch, const float *injection, int streams,
-	int64_t hidden, int bf16, float *residual_out, void *stream)
+extern "C" int PLUMB_LAUNCHER(hc_inject)(const struct plumb_hc_inject_launch *a, void *stream)
 {
-	const dim3 grid(blocks_of(hidden, INJECT_THREADS), static_cast<unsigned>(streams));
-	return PLUMB_LAUNCH(
-		hc_inject_kernel, grid, INJECT_THREADS, 0, stream, residual, branch, injection, hidden, bf16, residual_out);
+	return launch_inject(a, stream);
 }

@@ -50,8 +50,20 @@ struct plumb_hc_up {
 };
 PLUMB_DECLARE_LAUNCHER(hc_up_mix, const struct plumb_hc_up *up, void *stream);
 
-/* residual, residual_out: (S, D), may be one buffer; branch: (D); injection: (S). */
-PLUMB_DECLARE_LAUNCHER(hc_inject, const float *residual, const float *branch, const float *injection, int streams,
-	int64_t hidden, int bf16, float *residual_out, void *stream);
+struct plumb_hc_inject_launch {
+	const float *residual;  /* (S, D) */
+	const float *branch;    /* (D) */
+	const float *injection; /* (S) */
+	int streams;            /* S */
+	int64_t hidden;         /* D */
+	int bf16;
+	float *residual_out; /* (S, D), may be residual */
+};
+PLUMB_DECLARE_LAUNCHER(hc_inject, const struct plumb_hc_inject_launch *inject, void *stream);
+
+/* hc_inject, then hc_norm_down of what it wrote (norm->residual is inject->residual_out), to the same bits: one launch where
+ * hc_norm_down is one and the streams are not injected in place. */
+PLUMB_DECLARE_LAUNCHER(hc_inject_norm_down, const struct plumb_hc_inject_launch *inject, const struct plumb_hc_norm *norm,
+	const struct plumb_hc_down *down, void *stream);
 
 #endif

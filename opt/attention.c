@@ -7,6 +7,7 @@
 #include "core/order.h"
 #include "kernels/attention.h"
 #include "opt/device.h"
+#include "opt/fuse.h"
 #include "opt/linear.h"
 #include "opt/matrix.h"
 #include "opt/opt.h"
@@ -125,7 +126,7 @@ int attn_decode_opt(const struct plumb_env *env, const void *args)
 		if (status == PLUMB_OK)
 			status = PLUMB_RUN(env, attn_weighted, &launch);
 		if (status == PLUMB_OK)
-			status = PLUMB_RUN(env, attn_combine, &launch);
+			status = plumb_fuse_attn_combine(env, &launch);
 	}
 	return status;
 }
@@ -134,11 +135,19 @@ int attn_gate_opt(const struct plumb_env *env, const void *args)
 {
 	const struct plumb_attn_gate *a = args;
 	int64_t heads = env->cfg->q_heads, dim = env->cfg->head_dim, width = heads * dim;
-	int bf16 = env->policy == PLUMB_POLICY_BF16, status = PLUMB_OK;
+	struct plumb_attn_gate_launch launch = {
+		.heads = heads,
+		.head_dim = dim,
+		.bf16 = env->policy == PLUMB_POLICY_BF16,
+	};
+	int status = PLUMB_OK;
 
-	for (int64_t t = 0; t < a->T && status == PLUMB_OK; t++)
-		status = PLUMB_RUN(
-			env, attn_gate, a->o + t * width, a->qg + t * 2 * width, a->out + t * width, heads, dim, bf16);
+	for (int64_t t = 0; t < a->T && status == PLUMB_OK; t++) {
+		launch.o = a->o + t * width;
+		launch.qg = a->qg + t * 2 * width;
+		launch.out = a->out + t * width;
+		status = plumb_fuse_attn_gate(env, &launch);
+	}
 	return status;
 }
 

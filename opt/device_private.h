@@ -5,6 +5,7 @@
 
 #include "kernels/simt/simt.h"
 #include "opt/device.h"
+#include "opt/fuse.h"
 
 enum { PLUMB_SCRATCH_SLOTS = 8 };
 
@@ -94,6 +95,7 @@ struct plumb_device {
 	void **retired; /* outgrown memory: kept, because a captured graph may still name it */
 	size_t retirees, retired_room;
 	struct plumb_mirror *mirror;
+	struct plumb_fuse fuse; /* opt/fuse.c: launches that are left to the next op */
 };
 
 /* Memory that is given back when the device closes, not before. */

@@ -5,7 +5,7 @@
 #include <math.h>
 
 #include "kernels/gdn.h"
-#include "opt/device.h"
+#include "opt/fuse.h"
 #include "opt/linear.h"
 #include "opt/matrix.h"
 #include "opt/opt.h"
@@ -41,7 +41,7 @@ int gdn_conv_opt(const struct plumb_env *env, const void *args)
 		launch.row = (int)t;
 		launch.qkv = a->qkv + t * C;
 		launch.y = a->y + t * C;
-		status = PLUMB_RUN(env, gdn_conv, &launch);
+		status = plumb_fuse_gdn_conv(env, &launch);
 	}
 	return status;
 }
@@ -77,7 +77,7 @@ int gdn_recurrence_opt(const struct plumb_env *env, const void *args)
 		launch.b = a->b + t * Hv;
 		launch.a = a->a + t * Hv;
 		launch.o = a->o + t * Hv * cfg->gdn_value_dim;
-		status = PLUMB_RUN(env, gdn_recurrence, &launch);
+		status = plumb_fuse_gdn_recurrence(env, &launch);
 	}
 	return status;
 }
@@ -102,7 +102,7 @@ int gdn_norm_gate_opt(const struct plumb_env *env, const void *args)
 		launch.o = a->o + t * width;
 		launch.z = a->z + t * width;
 		launch.out = a->out + t * width;
-		status = PLUMB_RUN(env, gdn_norm_gate, &launch);
+		status = plumb_fuse_gdn_norm_gate(env, &launch);
 	}
 	return status;
 }

@@ -24,6 +24,7 @@ struct plumb_graph {
 	int64_t launches; /* kernels of exec */
 	int64_t overlaps;
 	struct plumb_warm *branch;
+	int fusions;
 	bool noted; /* branch knows the calls of a step of this generation */
 };
 
@@ -53,6 +54,7 @@ int plumb_graph_create(
 	g->decoder = decoder;
 	g->device = device;
 	g->logits_at = -1;
+	g->fusions = PLUMB_FUSE_ALL;
 	if (plumb_warm_create("off", &g->branch, err) != PLUMB_OK) {
 		free(g);
 		return PLUMB_BAD_INPUT;
@@ -104,6 +106,17 @@ void plumb_graph_destroy(struct plumb_graph *g)
 	free(g);
 }
 
+int plumb_graph_fuse(struct plumb_graph *g, const char *fusions, struct plumb_error *err)
+{
+	int chosen = 0, status = plumb_fuse_parse(fusions, &chosen, err);
+
+	if (status != PLUMB_OK)
+		return status;
+	g->fusions = chosen;
+	drop(g);
+	return PLUMB_OK;
+}
+
 static int run_and_warm(void *self, const struct plumb_call *call)
 {
 	struct plumb_graph *g = self;
@@ -111,19 +124,21 @@ static int run_and_warm(void *self, const struct plumb_call *call)
 	return status == PLUMB_OK ? plumb_warm_after(g->branch, call) : status;
 }
 
-/* A step's calls, with the warm branch if there is one: the first of a generation only notes them. */
+/* A step's calls, neighbours fused, with the warm branch if there is one: the first of a generation only notes them. */
 static int step_calls(struct plumb_graph *g, int32_t token, struct plumb_error *err)
 {
 	const struct plumb_runner runner = {run_and_warm, g};
+	const struct plumb_env env = {.device = g->device, .err = err};
+	const bool warms = plumb_warm_is_on(g->branch);
 	int status;
 
-	if (!plumb_warm_is_on(g->branch))
-		return plumb_decoder_step(g->decoder, &token, 1, err);
 	plumb_warm_begin(g->branch, g->noted);
-	plumb_decoder_run_through(g->decoder, &runner);
+	plumb_decoder_run_through(g->decoder, warms ? &runner : NULL);
+	plumb_fuse_begin(g->device, g->fusions);
 	status = plumb_decoder_step(g->decoder, &token, 1, err);
+	status = plumb_fuse_end(&env, status);
 	plumb_decoder_run_through(g->decoder, NULL);
-	g->noted = status == PLUMB_OK;
+	g->noted = warms && status == PLUMB_OK;
 	return status;
 }
 
@@ -358,6 +373,11 @@ int64_t plumb_graph_captures(const struct plumb_graph *g)
 int64_t plumb_graph_replays(const struct plumb_graph *g)
 {
 	return g->replays;
+}
+
+int64_t plumb_graph_launches(const struct plumb_graph *g)
+{
+	return g->launches;
 }
 
 int64_t plumb_graph_overlaps(const struct plumb_graph *g)

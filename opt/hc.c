@@ -5,6 +5,7 @@
 #include "core/order.h"
 #include "kernels/hc.h"
 #include "opt/device.h"
+#include "opt/fuse.h"
 #include "opt/matrix.h"
 #include "opt/opt.h"
 
@@ -41,7 +42,7 @@ int hc_norm_down_opt(const struct plumb_env *env, const void *args)
 		down.normed = norm.normed;
 		down.low = a->low + t * R;
 		down.inject_logits = a->inject ? a->inject_logits + t * S : NULL;
-		status = PLUMB_RUN(env, hc_norm_down, &norm, &down);
+		status = plumb_fuse_hc_norm_down(env, &norm, &down);
 	}
 	return status;
 }
@@ -75,10 +76,19 @@ int hc_inject_opt(const struct plumb_env *env, const void *args)
 {
 	const struct plumb_hc_inject *a = args;
 	int64_t S = env->cfg->streams, D = env->cfg->hidden;
+	struct plumb_hc_inject_launch launch = {
+		.streams = (int)S,
+		.hidden = D,
+		.bf16 = env->policy == PLUMB_POLICY_BF16,
+	};
 	int status = PLUMB_OK;
 
-	for (int64_t t = 0; t < a->T && status == PLUMB_OK; t++)
-		status = PLUMB_RUN(env, hc_inject, a->residual + t * S * D, a->branch + t * D, a->injection + t * S, (int)S,
-			D, env->policy == PLUMB_POLICY_BF16, a->residual_out + t * S * D);
+	for (int64_t t = 0; t < a->T && status == PLUMB_OK; t++) {
+		launch.residual = a->residual + t * S * D;
+		launch.branch = a->branch + t * D;
+		launch.injection = a->injection + t * S;
+		launch.residual_out = a->residual_out + t * S * D;
+		status = plumb_fuse_hc_inject(env, &launch);
+	}
 	return status;
 }

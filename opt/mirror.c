@@ -408,6 +408,8 @@ int plumb_mirror_run_as(const struct plumb_env *env, const struct plumb_op_info 
 		d->op = info->name;
 		status = frame_build(env, info, args);
 		if (status == PLUMB_OK)
+			status = plumb_fuse_before(env, info);
+		if (status == PLUMB_OK)
 			status = fn(env, f->args.byte);
 		return status;
 	}

@@ -281,6 +281,50 @@ START_TEST(warm_branch)
 }
 END_TEST
 
+/* Neighbours as one launch: the same bits, and as many launches fewer as there are neighbours. */
+START_TEST(fused_neighbours)
+{
+	struct pair p = pair_make(_i, _i ? PLUMB_POLICY_F32 : PLUMB_POLICY_BF16, false);
+	const struct plumb_config *cfg = &p.model->cfg;
+	int64_t gdn = 0, ple = 0, all = 0;
+
+	for (int l = 0; l < cfg->layers; l++) {
+		gdn += cfg->kind[l] == PLUMB_LAYER_GDN;
+		ple += l > 0 && p.model->layer[l].ple; /* stands between an injection and the next site */
+	}
+	const int64_t attn = cfg->layers - gdn, inject = 2 * cfg->layers - ple;
+	const struct {
+		const char *words;
+		int64_t fewer;
+	} rows[] = {{"off", 0}, {"gdn_step", 2 * gdn}, {"hc_inject", inject}, {"attn_gate", attn},
+		{"attn_gate,gdn_step", attn + 2 * gdn}, {"on", attn + 2 * gdn + inject}};
+	for (int r = 0, t = 0; r < 6; r++) {
+		int64_t launches = 0;
+		ck_assert_msg(plumb_graph_fuse(p.graph, rows[r].words, &err) == PLUMB_OK, "%s", err.text);
+		for (int i = 0; i < 3; i++, t++) {
+			launches = -plumb_device_launches(p.device);
+			step(&p, decode_token(cfg, t), i == 2);
+			launches += plumb_device_launches(p.device);
+		}
+		if (RECORDED)
+			launches = plumb_graph_launches(p.graph);
+		if (r == 0)
+			all = launches;
+		if (_i == 0 && !RECORDED)
+			ck_assert_int_eq(launches, all); /* host memory: no step is resident */
+		else
+			ck_assert_msg(launches == all - rows[r].fewer, "%s: %lld launches, %lld less than %lld expected",
+				rows[r].words, (long long)launches, (long long)rows[r].fewer, (long long)all);
+	}
+	same_state(&p);
+	ck_assert_int_eq(plumb_graph_fuse(p.graph, "gdn_step,gdn", &err), PLUMB_BAD_INPUT);
+	ck_assert_msg(strstr(err.text, "'gdn' is no fusion") != NULL, "%s", err.text);
+	ck_assert_int_eq(plumb_graph_fuse(p.graph, "", &err), PLUMB_BAD_INPUT);
+	ck_assert_int_eq(plumb_graph_fuse(p.graph, "on,", &err), PLUMB_BAD_INPUT);
+	pair_free(&p);
+}
+END_TEST
+
 START_TEST(warm_rules_refused)
 {
 	static const char *const wrong[] = {"x", "gdn_conv", "gdn_conv>", "gdn_conv>moe_router",
@@ -429,6 +473,7 @@ int main(void)
 	tcase_add_loop_test(t, others_use_the_device, 0, DEVICES);
 	tcase_add_loop_test(t, watched_steps, 0, DEVICES);
 	tcase_add_loop_test(t, warm_branch, 0, DEVICES);
+	tcase_add_loop_test(t, fused_neighbours, 0, DEVICES);
 	tcase_add_test(t, warm_rules_refused);
 	tcase_add_loop_test(t, refusals, 0, DEVICES);
 	suite_add_tcase(s, t);

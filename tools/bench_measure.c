@@ -207,6 +207,8 @@ static int measure_cuda(struct bench *b, struct session *s, struct plumb_decoder
 	struct plumb_graph *g = NULL;
 	int status = plumb_graph_create(d, s->device, &g, err);
 
+	if (status == PLUMB_OK && b->options->fuse)
+		status = plumb_graph_fuse(g, b->options->fuse, err);
 	if (status == PLUMB_OK && b->options->warm)
 		status = plumb_graph_warm(g, b->options->warm, err);
 	if (status == PLUMB_OK)

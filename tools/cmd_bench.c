@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "opt/fuse.h"
 #include "opt/warm.h"
 #include "tools/bench.h"
 #include "tools/commands.h"
@@ -78,13 +79,13 @@ static void complete(struct set_options *s)
 }
 
 /* Now, not after minutes of other work. */
-static int check_warm(const char *rules, struct plumb_error *err)
+static int check_token(const struct bench_options *o, struct plumb_error *err)
 {
 	struct plumb_warm *warm = NULL;
-	const int status = plumb_warm_create(rules, &warm, err);
+	int fusions, status = plumb_warm_create(o->warm ? o->warm : "off", &warm, err);
 
 	plumb_warm_destroy(warm);
-	return status;
+	return status == PLUMB_OK && o->fuse ? plumb_fuse_parse(o->fuse, &fusions, err) : status;
 }
 
 static int read_words(const struct words *w, struct bench_options *o, struct plumb_error *err)
@@ -103,9 +104,10 @@ static int read_words(const struct words *w, struct bench_options *o, struct plu
 		return plumb_fail(err, PLUMB_BAD_INPUT, "--project is '%.40s', expected gb10", w->project);
 	if (w->project && strcmp(s->set, "opt") != 0)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "--project counts launches, which --set %.20s has none of", s->set);
-	if (o->warm && !cuda)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "--warm is part of a recorded token, which cuda alone has");
-	status = o->warm ? check_warm(o->warm, err) : PLUMB_OK;
+	if ((o->warm || o->fuse) && !cuda)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "%s is part of a recorded token, which cuda alone has",
+			o->warm ? "--warm" : "--fuse");
+	status = check_token(o, err);
 	if (status == PLUMB_OK)
 		status = read_ops(&w->op, o, err);
 	if (status == PLUMB_OK && w->contexts)
@@ -212,6 +214,7 @@ static int run(int argc, char **argv)
 		{"--gpu", "N", OPTION_COUNT, &s->gpu, "which GPU"},
 		{"--quick", NULL, OPTION_FLAG, &o.quick, "check the ops, but not the digests of whole runs that ship"},
 		{"--project", "gb10", OPTION_TEXT, &w.project, "another card, computed from bytes and launches"},
+		{"--fuse", "on|off|NAME,...", OPTION_TEXT, &o.fuse, "neighbours that are one launch (docs/performance.md)"},
 		{"--warm", "off|RULES", OPTION_TEXT, &o.warm,
 			"weights to bring near while kernels wait (docs/performance.md)"},
 		{"--nvtx", NULL, OPTION_FLAG, &o.nvtx, "name the ops to nsys and ncu"},
