@@ -207,7 +207,7 @@ static __global__ void __launch_bounds__(32 * DOWN_WARPS, 1)
 	struct plumb_vector<Steps> v = {
 	};
 	uint4 code[Steps];
-	float sum[DOWN_WIDE_ROWS], x_out = 0.0f, w_out = 0.0f;
+	float sum[DOWN_WIDE_ROWS], x_out = 0.0f, w_out = 0.0f, branch_out = 0.0f, injection_out = 0.0f;
 	int out = static_cast<int>(blockIdx.x * blockDim.x) + thread;
 
 	plumb_grid_launch_dependents();
@@ -231,11 +231,15 @@ static __global__ void __launch_bounds__(32 * DOWN_WARPS, 1)
 
 	const float *const residual = Inject ? inject.residual : norm.residual;
 	plumb_vector_take(residual, cols, k0, k1, partial, v);
-	if (Inject)
-		vector_inject<Steps>(inject, hidden, first_column, k1, v);
 	if (out < cols)
-		x_out = stream_value<Inject>(residual, inject, hidden, out);
+		x_out = residual[out];
+	if (Inject && out < cols) {
+		branch_out = inject.branch[out % hidden];
+		injection_out = inject.injection[out / hidden];
+	}
 	stream_squares<Inject>(residual, inject, norm.streams, hidden, squares);
+	if (Inject) /* the branch is in L1 now; asked for with the rest it would take too many registers */
+		vector_inject<Steps>(inject, hidden, first_column, k1, v);
 	__syncthreads();
 	if (thread < norm.streams) {
 		const float mean = plumb_warps_tree(squares + thread * NORM_WARPS) / static_cast<float>(hidden);
@@ -260,6 +264,8 @@ static __global__ void __launch_bounds__(32 * DOWN_WARPS, 1)
 		for (int r = 0; r < DOWN_WIDE_ROWS; r++)
 			partial[warp * DOWN_WIDE_ROWS + r] = sum[r];
 	}
+	if (Inject && out < cols)
+		inject.residual_out[out] = x_out = injected(inject.bf16, x_out, branch_out, injection_out);
 	if (out < cols)
 		norm.normed[out] = plumb_rne(a.bf16, (x_out * scale[out / hidden]) * (1.0f + w_out));
 	for (out += static_cast<int>(gridDim.x * blockDim.x); out < cols; out += static_cast<int>(gridDim.x * blockDim.x))

@@ -17,7 +17,7 @@ CALL = re.compile(r'(?<!\w)(%s)\s*\(' % '|'.join(sorted(BARRIERS + FENCES, key=l
 CLASSES = ['F%02d' % i for i in range(1, 31)]
 KINDS = {'fault': (), 'barrier': BARRIERS, 'fence': FENCES}
 REQUIRED = ('id', 'class', 'op', 'file', 'find', 'replace', 'why')
-OPTIONAL = ('kind', 'in', 'race', 'lane', 'lane_why', 'equivalent')
+OPTIONAL = ('kind', 'in', 'race', 'tests', 'lane', 'lane_why', 'equivalent')
 NOT_A_LIBRARY = ('targets.json', 'equivalent.json')  # of the runner
 
 
@@ -118,7 +118,7 @@ class Library:
         kept = [m.group(1) for m in CALL.finditer(fault['replace'])]
         if kind != 'fault' and (len(calls) != 1 or calls[0] not in KINDS[kind] or kept):
             self.error('%s: a %s must take away one: it finds %s and leaves %s' % (who, kind, calls, kept))
-        if kind != 'fault' and kind == 'barrier' and not fault.get('race'):
+        if kind != 'fault' and kind == 'barrier' and not (fault.get('race') or fault.get('tests')):
             self.error('%s: a barrier is for the race build too' % who)
         self.faults.append((fault, at, end))
 

@@ -42,6 +42,7 @@ struct fault {
 	bool mutant;
 	uint64_t lot; /* of a mutant: a hash of its line and of what is done to it, which the draw goes by */
 	bool race;    /* has to pass the race check too */
+	bool tests;   /* in what the seats of its ops do not run: the tests of its file judge it */
 
 	enum fault_outcome outcome;
 	char check[96]; /* that killed it */
@@ -61,7 +62,8 @@ void faults_free(struct fault_list *list);
 
 /* ---- the library ---- */
 
-/* A file that can be mutated, and what judges it (tests/faults/targets.json). A header of kernels has neither ops nor tests. */
+/* A file that can be mutated, and what judges it (tests/faults/targets.json). A header of kernels has neither ops nor tests, a
+ * kernel file with launches besides those of its ops both. */
 struct fault_target {
 	char *file;
 	char *unit;   /* "moe" of kernels/moe.cu; NULL: no kernel file */

@@ -71,7 +71,14 @@ bool faults_is_library(const struct fault_object *o)
 static bool is_host_fault(const struct fault_judge *j, const struct fault *f)
 {
 	const struct fault_target *t = faults_target(j->targets, f->file);
-	return t && t->tests && (f->mutant || f->op == PLUMB_OP_COUNT);
+	return t && t->tests && (t->ops ? f->tests : f->mutant || f->op == PLUMB_OP_COUNT);
+}
+
+/* Whether what lives in the ops' seats goes into tests too: the seats do not run the other launches of its file. */
+static bool has_tests_besides(const struct fault_judge *j, const struct fault *f)
+{
+	const struct fault_target *t = faults_target(j->targets, f->file);
+	return t && t->tests && t->ops && !j->build->cuda;
 }
 
 /* Units of kernels that a fault is in: targets with ops whose file, or opt file of the same name, is or reads its file. */
@@ -336,6 +343,8 @@ static void find_needs(const struct fault_judge *j, struct fault *const *fault, 
 			need->host[faults_target(j->targets, fault[k]->file) - j->targets->target] = true;
 			continue;
 		}
+		if (has_tests_besides(j, fault[k]))
+			need->host[faults_target(j->targets, fault[k]->file) - j->targets->target] = true;
 		need->race |= fault[k]->race;
 		for (size_t i = 0; i < j->targets->count; i++) {
 			const struct fault_target *t = &j->targets->target[i];
@@ -461,6 +470,8 @@ void faults_judge_one(struct fault_judge *j, struct fault *f, int worker)
 		faults_judge_host(j, f, folder);
 	} else {
 		faults_judge_seat(j, f, folder);
+		if (f->outcome == FAULT_SURVIVED && has_tests_besides(j, f))
+			faults_judge_host(j, f, folder);
 	}
 	if (f->equivalent && f->outcome == FAULT_KILLED)
 		f->outcome = FAULT_NOT_EQUIVALENT;

@@ -89,12 +89,31 @@ static const char *base_of(const char *path)
 	return slash ? slash + 1 : path;
 }
 
-/* One entry: {"file": "kernels/moe.cu", "ops": [...]} or {"file": "core/compare.c", "tests": [...]}. */
+static int read_words(const cJSON *words, bool ops, const char *path, struct fault_target *t, struct plumb_error *err)
+{
+	const cJSON *word;
+
+	cJSON_ArrayForEach (word, words) {
+		const char *name = cJSON_GetStringValue(word);
+		enum plumb_op op = name && ops ? plumb_op_find(name) : PLUMB_OP_COUNT;
+		if (!name || (ops && op == PLUMB_OP_COUNT))
+			return plumb_fail(err, PLUMB_BAD_INPUT, "%s: %.200s names '%.60s', expected %s", path, t->file,
+				name ? name : "no text", ops ? "an op" : "a test");
+		if (ops)
+			t->ops |= (uint64_t)1 << op;
+		else
+			t->test[t->tests++] = copy(name);
+	}
+	return PLUMB_OK;
+}
+
+/* One entry: {"file": "kernels/moe.cu", "ops": [...]}, {"file": "core/compare.c", "tests": [...]}, or both of a kernel file that
+ * has launches besides those of its ops. */
 static int read_target(const cJSON *item, const char *path, struct fault_target *t, struct plumb_error *err)
 {
 	struct plumb_json_object o = {item, path, "targets[].", err, PLUMB_OK};
 	const char *file = plumb_json_string(&o, "file", NULL);
-	const cJSON *ops = plumb_json_array(&o, "ops", false), *tests = plumb_json_array(&o, "tests", false), *word;
+	const cJSON *ops = plumb_json_array(&o, "ops", false), *tests = plumb_json_array(&o, "tests", false);
 
 	if (o.status != PLUMB_OK)
 		return o.status;
@@ -102,27 +121,19 @@ static int read_target(const cJSON *item, const char *path, struct fault_target 
 	const size_t length = strlen(file);
 	if (!ops && !tests && strncmp(file, "kernels/", 8) == 0 && length > 2 && strcmp(file + length - 2, ".h") == 0)
 		return PLUMB_OK; /* judged in every kernel file that includes it */
-	if ((ops != NULL) == (tests != NULL))
-		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: %.200s has %s, expected one of 'ops' and 'tests'", path, file,
-			ops ? "both" : "neither");
+	if (!ops && !tests)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: %.200s has neither, expected 'ops' or 'tests'", path, file);
 	t->test = tests ? faults_zero((size_t)cJSON_GetArraySize(tests), sizeof *t->test) : NULL;
-	const cJSON *words = ops ? ops : tests;
-	cJSON_ArrayForEach (word, words) {
-		const char *name = cJSON_GetStringValue(word);
-		enum plumb_op op = name && ops ? plumb_op_find(name) : PLUMB_OP_COUNT;
-		if (!name || (ops && op == PLUMB_OP_COUNT))
-			return plumb_fail(err, PLUMB_BAD_INPUT, "%s: %.200s names '%.60s', expected %s", path, file,
-				name ? name : "no text", ops ? "an op" : "a test");
-		if (ops)
-			t->ops |= (uint64_t)1 << op;
-		else
-			t->test[t->tests++] = copy(name);
-	}
+	int status = read_words(ops, true, path, t, err);
+	if (status == PLUMB_OK)
+		status = read_words(tests, false, path, t, err);
+	if (status != PLUMB_OK)
+		return status;
 	if (ops && strlen(base_of(file)) > 3 && strcmp(file + strlen(file) - 3, ".cu") == 0)
 		t->unit = faults_format("%.*s", (int)strlen(base_of(file)) - 3, base_of(file));
 	if ((ops && !t->unit) || (tests && !t->tests))
 		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: %.200s has %s", path, file,
-			ops ? "ops, which only a .cu file has" : "no tests");
+			ops && !t->unit ? "ops, which only a .cu file has" : "no tests");
 	return PLUMB_OK;
 }
 
@@ -225,7 +236,7 @@ static int read_fault(const char *source, const cJSON *item, const char *path, s
 		   *find = plumb_json_string(&o, "find", NULL), *replace = plumb_json_string(&o, "replace", NULL);
 	const char *why = plumb_json_string(&o, "why", NULL), *lane = plumb_json_string(&o, "lane", ""),
 		   *lane_why = plumb_json_string(&o, "lane_why", ""), *equivalent = plumb_json_string(&o, "equivalent", "");
-	bool race = plumb_json_bool(&o, "race", &no);
+	bool race = plumb_json_bool(&o, "race", &no), tests = plumb_json_bool(&o, "tests", &no);
 
 	if (o.status != PLUMB_OK)
 		return o.status;
@@ -239,6 +250,7 @@ static int read_fault(const char *source, const cJSON *item, const char *path, s
 	f->equivalent = equivalent[0] ? copy(equivalent) : NULL;
 	f->lane_why = strcmp(lane, "cuda") == 0 ? copy(lane_why[0] ? lane_why : why) : NULL;
 	f->race = race || ordering;
+	f->tests = tests;
 	f->op = op[0] ? plumb_op_find(op) : PLUMB_OP_COUNT;
 	if (op[0] && f->op == PLUMB_OP_COUNT)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: %.100s: op is '%.60s', which is none", path, id, op);

@@ -17,17 +17,19 @@ static const char *program_of(const char *test)
 	return space ? space + 1 : test;
 }
 
-/* Objects of a test program (own) or of the library (not own) that are compiled from the file, but no kernels. */
+/* Objects of a test program (own) or of the library (not own) that are compiled from the file; kernels only where it is a
+ * kernel file. */
 static int host_objects(const struct fault_judge *j, const char *test, const char *file, bool own,
 	const struct fault_object *out[MAX_SWAPS])
 {
 	char *folder = faults_format("tests/CMakeFiles/%s.dir/", program_of(test));
+	const bool kernels = strlen(file) > 3 && strcmp(file + strlen(file) - 3, ".cu") == 0;
 	int n = 0;
 
 	for (size_t i = 0; i < j->build->objects && n < MAX_SWAPS; i++) {
 		const struct fault_object *o = &j->build->object[i];
 		bool mine = strncmp(o->name, folder, strlen(folder)) == 0;
-		if (mine != own || (!own && !faults_is_library(o)) || strstr(o->name, "/kernels/"))
+		if (mine != own || (!own && !faults_is_library(o)) || (!kernels && strstr(o->name, "/kernels/")))
 			continue;
 		if (faults_object_reads(j->build, o, file))
 			out[n++] = o;
