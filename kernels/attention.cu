@@ -4,11 +4,9 @@
  * entries of *position and *count leave at once, so a captured launch is right at every position. */
 #include "kernels/attention.h"
 
-#include "kernels/paged.h"
-#include "kernels/rotate.h"
+#include "kernels/heads.h"
 
 enum {
-	HEAD_WARPS = 1,                             /* a head a processor */
 	SCORE_WARPS = PLUMB_ATTN_TILE / PLUMB_KEYS, /* a block is a tile: four entries a warp */
 	SCORE_HEADS = 4,                            /* query heads whose sums share shuffles */
 	SCORE_PASS = 16,                            /* query heads staged at a time */
@@ -28,63 +26,17 @@ enum {
 
 /* --- attn_qk_rope --- */
 
-/* A warp a head: Hq queries, Hkv keys, Hkv values. */
-static __global__ void __launch_bounds__(32 * HEAD_WARPS) attn_heads_kernel(struct plumb_attn_heads a)
+/* A head a block. */
+static __global__ void __launch_bounds__(32) attn_heads_kernel(struct plumb_attn_heads a)
 {
-	PLUMB_SHARED_2D(float, turn, HEAD_WARPS, PLUMB_NEAR_HEAD);
-	const int32_t p = static_cast<int32_t>(*a.position + a.token);
-	const struct plumb_rotation rotation = {a.rope + p * (2 * a.half), a.head_dim, a.half, a.eps, a.bf16};
-	const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
-	int64_t h = static_cast<int64_t>(blockIdx.x) * HEAD_WARPS + warp;
-	const bool is_query = h < a.q_heads, is_key = !is_query && h < a.q_heads + a.kv_heads;
-	const int norm_format = is_query ? a.q_norm_format : a.k_norm_format;
-	const void *const norm = is_query ? a.q_norm : a.k_norm;
-	const bool is_near = a.head_dim <= PLUMB_NEAR_HEAD;
-	struct plumb_near_constants constants;
-
-	if (is_near && (is_query || is_key))
-		constants = plumb_near_constants_of(rotation, norm_format, norm);
-	plumb_grid_dependency_wait();
-	plumb_grid_launch_dependents();
-	if (is_query || is_key) {
-		h -= is_query ? 0 : a.q_heads;
-		const float *const x = is_query ? a.qg + h * 2 * a.head_dim : a.k + h * a.head_dim;
-		float *const trace = is_query ? a.q_normed : a.k_normed;
-		float *const normed = trace ? trace + h * a.head_dim : nullptr;
-		struct plumb_sink sink = {PLUMB_F32, 1.0f, a.q + h * a.head_dim};
-		if (is_key)
-			sink = plumb_paged_sink(a.keys, p, h * a.head_dim);
-		if (is_near) {
-			float part[PLUMB_NEAR];
-			plumb_near_load(x, static_cast<int>(a.head_dim), part);
-			plumb_near_rotate(rotation, constants, part, turn[warp], normed, sink);
-		} else {
-			plumb_rotate_head(rotation, x, norm_format, norm, normed, sink);
-		}
-		return;
-	}
-	h -= a.q_heads + a.kv_heads;
-	if (h < a.kv_heads) {
-		const struct plumb_sink row = plumb_paged_sink(a.values, p, h * a.head_dim);
-		const float *const v = a.v + h * a.head_dim;
-		for (int64_t i0 = 0; i0 < a.head_dim; i0 += PLUMB_NEAR_HEAD) {
-			float x[PLUMB_NEAR];
-			PLUMB_UNROLL
-			for (int k = 0; k < PLUMB_NEAR; k++)
-				x[k] = i0 + 32 * k + lane < a.head_dim ? v[i0 + 32 * k + lane] : 0.0f;
-			PLUMB_UNROLL
-			for (int k = 0; k < PLUMB_NEAR; k++)
-				if (i0 + 32 * k + lane < a.head_dim)
-					plumb_sink_put(row, i0 + 32 * k + lane, x[k]);
-		}
-	}
+	PLUMB_SHARED(float, turn, PLUMB_NEAR_HEAD);
+	attn_head(a, blockIdx.x, turn);
 }
 
 extern "C" int PLUMB_LAUNCHER(attn_heads)(const struct plumb_attn_heads *a, void *stream)
 {
-	const int64_t warps = a->q_heads + 2 * a->kv_heads;
-	return PLUMB_LAUNCH_DEPENDENT(attn_heads_kernel, static_cast<unsigned>((warps + HEAD_WARPS - 1) / HEAD_WARPS),
-		32 * HEAD_WARPS, 0, stream, *a);
+	return PLUMB_LAUNCH_DEPENDENT(
+		attn_heads_kernel, static_cast<unsigned>(a->q_heads + 2 * a->kv_heads), 32, 0, stream, *a);
 }
 
 /* --- attn_decode --- */

@@ -4,8 +4,7 @@
  * function of the counts, so no schedule can change it. */
 #include "kernels/qsa.h"
 
-#include "kernels/paged.h"
-#include "kernels/rotate.h"
+#include "kernels/heads.h"
 
 enum {
 	KEY_EACH = 4, /* values of the raw key a lane has under way */
@@ -166,6 +165,22 @@ static __global__ void __launch_bounds__(32) qsa_heads_kernel(struct plumb_qsa_h
 		qsa_key_head(a, p, turn);
 }
 
+/* The same, and behind them the heads of attn_qk_rope: neither reads what the other writes. */
+static __global__ void __launch_bounds__(32)
+	attn_qsa_heads_kernel(struct plumb_attn_heads attention, struct plumb_qsa_heads a)
+{
+	PLUMB_SHARED(float, turn, PLUMB_NEAR_HEAD);
+	const int32_t p = static_cast<int32_t>(*a.position + a.token);
+	const int64_t h = blockIdx.x;
+
+	if (h < a.index_heads)
+		qsa_query(a, p, turn);
+	else if (h == a.index_heads)
+		qsa_key_head(a, p, turn);
+	else
+		attn_head(attention, h - a.index_heads - 1, turn);
+}
+
 /* Heads of any size. */
 static __global__ void __launch_bounds__(32) qsa_heads_any_kernel(struct plumb_qsa_heads a)
 {
@@ -206,6 +221,19 @@ extern "C" int PLUMB_LAUNCHER(qsa_heads)(const struct plumb_qsa_heads *a, void *
 	if (a->index_dim <= PLUMB_NEAR_HEAD)
 		return PLUMB_LAUNCH_DEPENDENT(qsa_heads_kernel, blocks, 32, 0, stream, *a);
 	return PLUMB_LAUNCH_DEPENDENT(qsa_heads_any_kernel, blocks, 32, 0, stream, *a);
+}
+
+extern "C" int PLUMB_LAUNCHER(attn_qsa_heads)(
+	const struct plumb_attn_heads *attention, const struct plumb_qsa_heads *a, void *stream)
+{
+	const int64_t blocks = a->index_heads + 1 + attention->q_heads + 2 * attention->kv_heads;
+	int status;
+
+	if (a->index_dim <= PLUMB_NEAR_HEAD)
+		return PLUMB_LAUNCH_DEPENDENT(
+			attn_qsa_heads_kernel, static_cast<unsigned>(blocks), 32, 0, stream, *attention, *a);
+	status = PLUMB_LAUNCHER(attn_heads)(attention, stream);
+	return status ? status : PLUMB_LAUNCHER(qsa_heads)(a, stream);
 }
 
 /* --- qsa_score --- */

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "core/cache.h"
+#include "kernels/attention.h"
 #include "kernels/launcher.h"
 
 struct plumb_qsa_heads {
@@ -39,6 +40,11 @@ struct plumb_qsa_blocks {
 
 /* Norms, rope, raw key row, and the block key of a block that the token completes. */
 PLUMB_DECLARE_LAUNCHER(qsa_heads, const struct plumb_qsa_heads *a, void *stream);
+
+/* attn_heads and qsa_heads, which have nothing to do with each other, as one launch, to the same bits; two where index heads are
+ * longer than 256. */
+PLUMB_DECLARE_LAUNCHER(
+	attn_qsa_heads, const struct plumb_attn_heads *attention, const struct plumb_qsa_heads *a, void *stream);
 
 /* Scores of all blocks; -inf past the complete ones. */
 PLUMB_DECLARE_LAUNCHER(qsa_score, const struct plumb_qsa_blocks *a, void *stream);

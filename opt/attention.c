@@ -58,7 +58,7 @@ int attn_qk_rope_opt(const struct plumb_env *env, const void *args)
 			.q_normed = a->q_normed ? a->q_normed + t * q_width : NULL,
 			.k_normed = a->k_normed ? a->k_normed + t * kv_width : NULL,
 		};
-		status = PLUMB_RUN(env, attn_heads, &launch);
+		status = plumb_fuse_attn_heads(env, &launch);
 	}
 	return status;
 }

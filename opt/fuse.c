@@ -13,6 +13,7 @@ static const struct {
 	{"off", 0},
 	{"gdn_step", PLUMB_FUSE_GDN_STEP},
 	{"hc_inject", PLUMB_FUSE_HC_INJECT},
+	{"attn_heads", PLUMB_FUSE_ATTN_HEADS},
 	{"attn_gate", PLUMB_FUSE_ATTN_GATE},
 };
 
@@ -28,7 +29,8 @@ int plumb_fuse_parse(const char *text, int *fusions, struct plumb_error *err)
 			w++;
 		if (w == count)
 			return plumb_fail(err, PLUMB_BAD_INPUT,
-				"'%.*s' is no fusion, expected on, off, or some of gdn_step, hc_inject, attn_gate",
+				"'%.*s' is no fusion, expected on, off, or some of gdn_step, hc_inject, attn_heads, "
+			        "attn_gate",
 				length < 40 ? (int)length : 40, p);
 		*fusions |= words[w].fusions;
 		p += length;
@@ -62,6 +64,8 @@ static int let_go(const struct plumb_env *env)
 		return status == PLUMB_OK ? PLUMB_RUN(env, gdn_recurrence, &f->gdn.recurrence) : status;
 	case PLUMB_HC_NORM_DOWN:
 		return PLUMB_RUN(env, hc_inject, &f->inject);
+	case PLUMB_QSA_PROJECT:
+		return PLUMB_RUN(env, attn_heads, &f->heads);
 	case PLUMB_ATTN_GATE:
 		return PLUMB_RUN(env, attn_combine, &f->attention);
 	default:
@@ -99,7 +103,7 @@ static bool leaves(const struct plumb_env *env, enum plumb_fusion fusion, enum p
 	return leaves;
 }
 
-/* Whether something was left to the op; it is what feeds it if the buffers are the same. */
+/* Whether something was left to the op; it is what feeds it if the buffers are the same. NULL: it feeds nothing. */
 static bool takes(const struct plumb_env *env, enum plumb_op op, const float *written, const float *read)
 {
 	const struct plumb_device *d = env->device;
@@ -163,6 +167,27 @@ int plumb_fuse_hc_norm_down(const struct plumb_env *env, const struct plumb_hc_n
 	}
 	int status = let_go(env);
 	return status == PLUMB_OK ? PLUMB_RUN(env, hc_norm_down, norm, down) : status;
+}
+
+int plumb_fuse_attn_heads(const struct plumb_env *env, const struct plumb_attn_heads *launch)
+{
+	struct plumb_device *d = env->device;
+
+	if (!leaves(env, PLUMB_FUSE_ATTN_HEADS, PLUMB_QSA_PROJECT))
+		return PLUMB_RUN(env, attn_heads, launch);
+	d->fuse.heads = *launch;
+	return PLUMB_OK;
+}
+
+int plumb_fuse_qsa_heads(const struct plumb_env *env, const struct plumb_qsa_heads *launch)
+{
+	struct plumb_device *d = env->device;
+
+	if (takes(env, PLUMB_QSA_PROJECT, NULL, NULL)) {
+		d->fuse.taker = PLUMB_OP_COUNT;
+		return PLUMB_RUN(env, attn_qsa_heads, &d->fuse.heads, launch);
+	}
+	return PLUMB_RUN(env, qsa_heads, launch);
 }
 
 int plumb_fuse_attn_combine(const struct plumb_env *env, const struct plumb_attn_token *launch)

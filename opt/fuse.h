@@ -6,6 +6,7 @@
  *
  *	gdn_step    gdn_conv, gdn_recurrence, gdn_norm_gate
  *	hc_inject   hc_inject into the next site's hc_norm_down
+ *	attn_heads  attn_qk_rope, the last launch of qsa_project
  *	attn_gate   the last launch of attn_decode, attn_gate
  *
  * What passes between the ops of one launch (gdn's y and o, attention's o) is not written then. */
@@ -16,6 +17,7 @@
 #include "kernels/attention.h"
 #include "kernels/gdn.h"
 #include "kernels/hc.h"
+#include "kernels/qsa.h"
 #include "opt/device.h"
 
 #ifdef __cplusplus
@@ -26,7 +28,8 @@ enum plumb_fusion {
 	PLUMB_FUSE_GDN_STEP = 1,
 	PLUMB_FUSE_HC_INJECT = 2,
 	PLUMB_FUSE_ATTN_GATE = 4,
-	PLUMB_FUSE_ALL = 7,
+	PLUMB_FUSE_ATTN_HEADS = 8,
+	PLUMB_FUSE_ALL = 15,
 };
 
 /* "on", "off", or names from the list above with commas between: their sum. Errors: PLUMB_BAD_INPUT naming the word. */
@@ -47,6 +50,8 @@ int plumb_fuse_gdn_norm_gate(const struct plumb_env *env, const struct plumb_gdn
 int plumb_fuse_hc_inject(const struct plumb_env *env, const struct plumb_hc_inject_launch *launch);
 int plumb_fuse_hc_norm_down(
 	const struct plumb_env *env, const struct plumb_hc_norm *norm, const struct plumb_hc_down *down);
+int plumb_fuse_attn_heads(const struct plumb_env *env, const struct plumb_attn_heads *launch);
+int plumb_fuse_qsa_heads(const struct plumb_env *env, const struct plumb_qsa_heads *launch);
 int plumb_fuse_attn_combine(const struct plumb_env *env, const struct plumb_attn_token *launch);
 int plumb_fuse_attn_gate(const struct plumb_env *env, const struct plumb_attn_gate_launch *launch);
 
@@ -56,6 +61,7 @@ struct plumb_fuse {
 	enum plumb_op taker; /* of what is left, PLUMB_OP_COUNT: nothing is */
 	struct plumb_gdn_step_launch gdn;
 	struct plumb_hc_inject_launch inject;
+	struct plumb_attn_heads heads;
 	struct plumb_attn_token attention;
 };
 

@@ -5,7 +5,7 @@
 #include <math.h>
 
 #include "kernels/qsa.h"
-#include "opt/device.h"
+#include "opt/fuse.h"
 #include "opt/linear.h"
 #include "opt/matrix.h"
 #include "opt/opt.h"
@@ -56,7 +56,7 @@ int qsa_project_opt(const struct plumb_env *env, const void *args)
 		};
 		status = linear_opt(env, a->x + t * a->w->cols, 1, part, 1);
 		if (status == PLUMB_OK)
-			status = PLUMB_RUN(env, qsa_heads, &launch);
+			status = plumb_fuse_qsa_heads(env, &launch);
 	}
 	return status;
 }

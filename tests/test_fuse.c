@@ -315,6 +315,110 @@ START_TEST(hc_inject_equals_twin)
 }
 END_TEST
 
+/* ---- attn_heads ---- */
+
+/* Each by itself is held against the twin in test_attention and test_qsa. */
+START_TEST(attn_heads_equal_two_launches)
+{
+	enum { ROWS = 16, WITH = 6 };
+	static const int64_t dims[] = {8, 64, 100, 256}, index_dims[] = {8, 64, 256, 260};
+	static const int32_t page[ROWS / 4] = {2, 0, 3, 1};
+	uint64_t random = (uint64_t)_i + 300;
+
+	for (int round = 0; round < ROUNDS; round++) {
+		const int64_t Hq = 1 + st_below(&random, 4), Hkv = 1 + st_below(&random, 2), D = PICK(&random, dims);
+		const int64_t Hi = 1 + st_below(&random, 3), Di = PICK(&random, index_dims),
+			      half = 1 + st_below(&random, 4);
+		const int32_t position = (int32_t)st_below(&random, ROWS), block_tokens = 1 << st_below(&random, 3);
+		const bool wild = round % 5 == 4, near = Di <= 256;
+		struct st_buffer qg = values(&random, Hq * 2 * D, wild), k = values(&random, Hkv * D, wild);
+		struct st_buffer v = values(&random, Hkv * D, wild), rope = values(&random, ROWS * 2 * half, false);
+		struct st_buffer projected = values(&random, (Hi + 1) * Di, wild), mean = st_floats_new(Di);
+		struct st_weight norm = st_weight_new(&random, 1, D, 0.3, PLUMB_BF16, 0);
+		struct st_weight index_norm = st_weight_new(&random, 1, Di, 0.3, PLUMB_F32, 0);
+		struct output out[WITH] = {output_of("q", values(&random, Hq * D, false), false),
+			output_of("keys", values(&random, ROWS * Hkv * D, false), false),
+			output_of("values", values(&random, ROWS * Hkv * D, false), false),
+			output_of("query", values(&random, Hi * Di, false), false),
+			output_of("raw_keys", values(&random, ROWS * Di, false), false),
+			output_of("block_keys", values(&random, ROWS * Di, false), false)};
+		for (int run = 0; run < WATCHED_RUNS; run++) {
+			struct plumb_env env = {.err = &error, .device = device_of(run)};
+			if (!env.device)
+				continue;
+			outputs_begin(out, WITH, run);
+			for (int fused = 0; fused < 2; fused++) {
+				struct plumb_cache cache[WITH];
+				void *at[WITH];
+				for (int i = 0; i < WITH; i++) {
+					at[i] = st_at(fused ? out[i].opt : out[i].twin);
+					cache[i] = (struct plumb_cache){.data = at[i],
+						.page = page,
+						.page_rows = 4,
+						.rows = ROWS,
+						.width = (int32_t)(i < 3 ? Hkv * D : Di)};
+					if (!fused)
+						memcpy(at[i], st_at(out[i].before), out[i].before.bytes);
+				}
+				struct plumb_attn_heads heads = {.position = &position,
+					.qg = st_floats(qg),
+					.k = st_floats(k),
+					.v = st_floats(v),
+					.rope = st_floats(rope),
+					.q_norm = norm.w.data,
+					.k_norm = norm.w.data,
+					.q_norm_format = PLUMB_BF16,
+					.k_norm_format = PLUMB_BF16,
+					.q_heads = Hq,
+					.kv_heads = Hkv,
+					.head_dim = D,
+					.half = half,
+					.eps = 1e-6f,
+					.bf16 = round % 2,
+					.q = at[0],
+					.keys = cache[1],
+					.values = cache[2]};
+				struct plumb_qsa_heads index = {.position = &position,
+					.projected = st_floats(projected),
+					.mean = st_floats(mean),
+					.rope = st_floats(rope),
+					.q_norm = index_norm.w.data,
+					.k_norm = index_norm.w.data,
+					.index_heads = Hi,
+					.index_dim = Di,
+					.half = half,
+					.block_tokens = block_tokens,
+					.eps = 1e-6f,
+					.bf16 = round % 2,
+					.query = at[3],
+					.raw_keys = cache[4],
+					.block_keys = cache[5]};
+				const bool other = run % 4 == 3;
+				int64_t launches = -plumb_device_launches(env.device);
+				plumb_fuse_begin(env.device, fused ? PLUMB_FUSE_ALL : 0);
+				ck_assert_int_eq(plumb_fuse_attn_heads(&env, &heads), PLUMB_OK);
+				if (other)
+					ck_assert_int_eq(plumb_fuse_before(&env, &plumb_ops[PLUMB_QSA_SCORE]), PLUMB_OK);
+				ck_assert_msg(plumb_fuse_qsa_heads(&env, &index) == PLUMB_OK, "%s", error.text);
+				ck_assert_int_eq(plumb_fuse_end(&env, PLUMB_OK), PLUMB_OK);
+				launches += plumb_device_launches(env.device);
+				ck_assert_int_eq(launches, fused && near && !other ? 1 : 2);
+			}
+			outputs_check(out, WITH, run, false);
+		}
+		st_buffer_free(qg);
+		st_buffer_free(k);
+		st_buffer_free(v);
+		st_buffer_free(rope);
+		st_buffer_free(projected);
+		st_buffer_free(mean);
+		st_weight_free(norm);
+		st_weight_free(index_norm);
+		outputs_free(out, WITH);
+	}
+}
+END_TEST
+
 /* ---- attn_gate ---- */
 
 /* The combination by itself is held against the twin in test_attention: here it is one launch against two. */
@@ -422,6 +526,7 @@ int main(void)
 	tcase_set_timeout(t, 300);
 	tcase_add_loop_test(t, gdn_step_equals_twin, 0, 2);
 	tcase_add_loop_test(t, hc_inject_equals_twin, 0, 2);
+	tcase_add_loop_test(t, attn_heads_equal_two_launches, 0, 2);
 	tcase_add_loop_test(t, attn_gate_equals_two_launches, 0, 2);
 	tcase_add_test(t, left_over);
 	suite_add_tcase(s, t);

@@ -296,9 +296,9 @@ START_TEST(fused_neighbours)
 	const struct {
 		const char *words;
 		int64_t fewer;
-	} rows[] = {{"off", 0}, {"gdn_step", 2 * gdn}, {"hc_inject", inject}, {"attn_gate", attn},
-		{"attn_gate,gdn_step", attn + 2 * gdn}, {"on", attn + 2 * gdn + inject}};
-	for (int r = 0, t = 0; r < 6; r++) {
+	} rows[] = {{"off", 0}, {"gdn_step", 2 * gdn}, {"hc_inject", inject}, {"attn_heads", attn}, {"attn_gate", attn},
+		{"attn_gate,gdn_step", attn + 2 * gdn}, {"on", 2 * attn + 2 * gdn + inject}};
+	for (int r = 0, t = 0; r < 7; r++) {
 		int64_t launches = 0;
 		ck_assert_msg(plumb_graph_fuse(p.graph, rows[r].words, &err) == PLUMB_OK, "%s", err.text);
 		for (int i = 0; i < 3; i++, t++) {
