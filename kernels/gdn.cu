@@ -20,23 +20,24 @@ enum {
 	PER_LANE = PLUMB_HEAD_LANES / 32,
 };
 
-/* Where a token stands in the ring of a convolution. */
+/* Where a token stands in the ring of a convolution. Known before the launch before has ended. */
 struct conv_place {
-	int position; /* 32 bits hold every position; a 64-bit modulo is a function call */
-	int first;    /* taps before it reach before position 0 */
+	int first; /* taps before it reach before position 0 */
+	int slot;  /* of tap 0 */
+	int own;   /* of the token */
 };
 
 static __device__ __forceinline__ struct conv_place conv_place_of(const struct plumb_gdn_conv_launch &a)
 {
-	const int p = *a.position + a.row;
-	return {p, p < a.taps - 1 ? a.taps - 1 - p : 0};
+	const int p = *a.position + a.row; /* 32 bits hold every position; a 64-bit modulo is a function call */
+	return {p < a.taps - 1 ? a.taps - 1 - p : 0, (p + 1) % a.taps, p % a.taps};
 }
 
 /* The first CONV_NEAR taps of a channel: all are asked for before any is used. */
 static __device__ __forceinline__ void conv_near(const struct plumb_gdn_conv_launch &a, const struct conv_place &at,
 	int64_t ch, float newest, float (&row)[CONV_NEAR])
 {
-	int slot = (at.position + 1) % a.taps; /* of tap 0 */
+	int slot = at.slot;
 	PLUMB_UNROLL
 	for (int j = 0; j < CONV_NEAR; j++) {
 		row[j] = j >= at.first && j < a.taps - 1 ? a.window[slot * a.channels + ch] : newest;
@@ -58,7 +59,7 @@ static __device__ __forceinline__ float conv_sum(const struct plumb_gdn_conv_lau
 static __device__ __forceinline__ void conv_keep(
 	const struct plumb_gdn_conv_launch &a, const struct conv_place &at, int64_t ch, float newest)
 {
-	a.window[at.position % a.taps * a.channels + ch] = newest;
+	a.window[at.own * a.channels + ch] = newest;
 }
 
 static __device__ __forceinline__ float conv_value(const struct plumb_gdn_conv_launch &a, float sum)
@@ -82,7 +83,7 @@ static __global__ void __launch_bounds__(CONV_THREADS) gdn_conv_kernel(struct pl
 	const float newest = a.qkv[ch];
 	conv_near(a, at, ch, newest, row);
 	float sum = conv_sum(a, at, weight, row);
-	int slot = (at.position + 1 + CONV_NEAR) % a.taps;
+	int slot = (at.slot + CONV_NEAR) % a.taps;
 	for (int j = CONV_NEAR; j < a.taps; j++) {
 		const float x = j < a.taps - 1 ? a.window[slot * a.channels + ch] : newest;
 		if (j >= at.first)
@@ -586,8 +587,8 @@ static __global__ void __launch_bounds__(32 * STEP_WARPS, 1) gdn_step_kernel(str
 	const struct conv_place at = conv_place_of(a.conv);
 	float weight[CONV_NEAR], row[CONV_NEAR], s[STEP_ROWS][PER_LANE], q[PER_LANE], k[PER_LANE], acc[PER_LANE];
 
-	for (int64_t line = thread * 128; line < value_dim * row_bytes; line += 32 * STEP_WARPS * 128)
-		plumb_prefetch(head + line);
+	if (thread * 128 < value_dim * row_bytes) /* 64 KiB at most: a line a thread */
+		plumb_prefetch(head + thread * 128);
 	plumb_stored_values<CONV_NEAR>(a.conv.format, a.conv.conv, static_cast<int64_t>(max(ch, 0)) * a.conv.taps,
 		ch < 0 ? 0 : a.conv.taps, weight);
 	const float rate = warp == 12 ? plumb_expf(plumb_stored_value(step.a_log_format, step.a_log, h)) : 0.0f;
@@ -599,17 +600,18 @@ static __global__ void __launch_bounds__(32 * STEP_WARPS, 1) gdn_step_kernel(str
 	if (ch >= 0)
 		conv_near(a.conv, at, ch, newest, row);
 	const float z = finishes ? a.gate.z[h * value_dim + i] : 0.0f;
+	const float raw = warp == 12 ? step.a[h] : warp == 13 ? step.b[h] : 0.0f;
 	state_rows<Format, 1, STEP_ROWS>(state, row_bytes, rows, state_vector, part, step.key_dim, s);
 	if (ch >= 0 && (kind == 2 || h % sharing == 0))
 		conv_keep(a.conv, at, ch, newest);
 	if (kind < 3) {
 		y[kind][i] = ch < 0 ? 0.0f : conv_value(a.conv, conv_sum(a.conv, at, weight, row));
 	} else if (warp == 12) {
-		const float decay = plumb_expf(-(rate * plumb_softplusf(step.a[h] + bias)));
+		const float decay = plumb_expf(-(rate * plumb_softplusf(raw + bias)));
 		if (lane == 0)
 			gate[0] = decay;
 	} else if (warp == 13) {
-		const float beta = plumb_rne(step.bf16, plumb_sigmoidf(step.b[h]));
+		const float beta = plumb_rne(step.bf16, plumb_sigmoidf(raw));
 		if (lane == 0)
 			gate[1] = beta;
 	}

@@ -13,9 +13,10 @@ enum {
 	DOWN_WARPS = PLUMB_SPLIT_MAX, /* one row of the most pieces, or several rows */
 	DOWN_WIDE_ROWS = 3,           /* of a warp: 108 blocks at the released size; registers allow one on an SM */
 	DOWN_WIDE_STREAMS = 16,
-	UP_WARPS = 4,  /* columns of a block: 640 blocks at the released size */
-	UP_GROUP = 4,  /* streams whose rows a warp has in flight together */
-	UP_BLOCKS = 5, /* on one SM, at least: 640 blocks on 132 SMs at once */
+	BRANCH_NEAR = 2, /* times 4 columns a thread: 4096 */
+	UP_WARPS = 4,    /* columns of a block: 640 blocks at the released size */
+	UP_GROUP = 4,    /* streams whose rows a warp has in flight together */
+	UP_BLOCKS = 5,   /* on one SM, at least: 640 blocks on 132 SMs at once */
 	INJECT_THREADS = 256,
 };
 
@@ -80,36 +81,84 @@ static __global__ void __launch_bounds__(32 * DOWN_WARPS) hc_down_kernel(struct 
 	}
 }
 
+/* With an injection: pairs of columns that a thread has under way, and whether it asks for norm weights early. The compiler for
+ * sm_121 needs more registers for the rest. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1200
+enum { INJECT_FLIGHT = 5, INJECT_EARLY = 0 };
+#else
+enum { INJECT_FLIGHT = 10, INJECT_EARLY = 1 };
+#endif
+
+/* The branch on its way to shared memory, which spares its many readers in a block the way to L2. A thread's first columns
+ * pass through registers: what is asked for next does not wait for them. */
+struct branch_near {
+	float4 v[BRANCH_NEAR];
+};
+
+static __device__ __forceinline__ int branch_column(int step)
+{
+	return (static_cast<int>(threadIdx.x) + step * 32 * DOWN_WARPS) * 4;
+}
+
+static __device__ __forceinline__ void branch_ask(const float *branch, int hidden, struct branch_near &near)
+{
+	PLUMB_UNROLL
+	for (int j = 0; j < BRANCH_NEAR; j++)
+		if (branch_column(j) < hidden)
+			near.v[j] = *PLUMB_AS(const float4, branch + branch_column(j));
+}
+
+static __device__ __forceinline__ void branch_put(
+	const float *branch, int hidden, const struct branch_near &near, PLUMB_SHARED_PTR(float) staged)
+{
+	PLUMB_UNROLL
+	for (int j = 0; j < BRANCH_NEAR; j++)
+		if (branch_column(j) < hidden)
+			*PLUMB_AS(float4, staged + branch_column(j)) = near.v[j];
+	for (int j = BRANCH_NEAR; branch_column(j) < hidden; j++)
+		*PLUMB_AS(float4, staged + branch_column(j)) = *PLUMB_AS(const float4, branch + branch_column(j));
+}
+
 /* The sum of squares of every stream, strided(256), to squares (streams, 8). A thread owns accumulators 2i and 2i + 1 of one
  * stream, i = thread % 128, so that 512 threads have four streams on their way at once. Called by all threads of a block; x is
- * 16-byte aligned, hidden a multiple of 8. Inject: of the streams as hc_inject leaves them. */
+ * 16-byte aligned, hidden a multiple of 8. Inject: of the streams as hc_inject leaves them; while the first of x is on its
+ * way, near goes to staged (hidden), and all threads are past a barrier afterwards. */
 template <bool Inject>
 static __device__ __forceinline__ void stream_squares(const float *x, const struct plumb_hc_inject_launch &inject,
-	int streams, int hidden, PLUMB_SHARED_PTR(float) squares)
+	const struct branch_near &near, int streams, int hidden, PLUMB_SHARED_PTR(float) staged,
+	PLUMB_SHARED_PTR(float) squares)
 {
-	enum { PAIRS = NORM_THREADS / 2, FLIGHT = 10 }; /* 10: all of a stream of 2560 */
+	enum { PAIRS = NORM_THREADS / 2, FLIGHT = Inject ? INJECT_FLIGHT : 10 }; /* 10: all of a stream of 2560 */
 	const int thread = static_cast<int>(threadIdx.x), i = thread % PAIRS;
+	bool ready = !Inject; /* the branch is in staged */
 
-	for (int s = thread / PAIRS; s < streams; s += 32 * DOWN_WARPS / PAIRS) {
-		const float injection = Inject ? inject.injection[s] : 0.0f;
+	for (int s = thread / PAIRS; !ready || s < streams; s += 32 * DOWN_WARPS / PAIRS) {
+		const int length = s < streams ? hidden : 0;
+		const float injection = Inject && s < streams ? inject.injection[s] : 0.0f;
 		float even = 0.0f, odd = 0.0f;
-		for (int k0 = 2 * i; k0 < hidden; k0 += FLIGHT * NORM_THREADS) {
+		for (int k0 = 2 * i; !ready || k0 < length; k0 += FLIGHT * NORM_THREADS) {
 			float2 v[FLIGHT];
 			PLUMB_UNROLL
 			for (int f = 0; f < FLIGHT; f++) { /* past the end +0, whose square leaves a sum as it is */
 				const int k = k0 + f * NORM_THREADS;
 				v[f] = make_float2(0.0f, 0.0f);
-				if (k < hidden)
+				if (k < length)
 					v[f] = *PLUMB_AS(const float2, x + s * hidden + k);
 			}
+			if (!ready) {
+				branch_put(inject.branch, hidden, near, staged);
+				__syncthreads();
+				ready = true;
+			}
 			PLUMB_UNROLL
-			for (int f = 0; f < FLIGHT; f++)
-				if (Inject && k0 + f * NORM_THREADS < hidden) {
-					const float2 branch =
-						*PLUMB_AS(const float2, inject.branch + k0 + f * NORM_THREADS);
-					v[f].x = injected(inject.bf16, v[f].x, branch.x, injection);
-					v[f].y = injected(inject.bf16, v[f].y, branch.y, injection);
-				}
+			for (int f = 0; f < FLIGHT && Inject; f++) { /* no load is conditional */
+				const int k = k0 + f * NORM_THREADS;
+				const float2 branch = *PLUMB_AS(const float2, staged + min(k, hidden - 2));
+				const float even_new = injected(inject.bf16, v[f].x, branch.x, injection);
+				const float odd_new = injected(inject.bf16, v[f].y, branch.y, injection);
+				v[f].x = k < length ? even_new : 0.0f;
+				v[f].y = k < length ? odd_new : 0.0f;
+			}
 			PLUMB_UNROLL
 			for (int f = 0; f < FLIGHT; f++) {
 				even = fmaf(v[f].x, v[f].x, even);
@@ -120,7 +169,7 @@ static __device__ __forceinline__ void stream_squares(const float *x, const stru
 		PLUMB_UNROLL
 		for (int offset = 1; offset < 16; offset *= 2)
 			sum = sum + __shfl_xor_sync(PLUMB_FULL_WARP, sum, offset);
-		if (thread % 16 == 0)
+		if (thread % 16 == 0 && s < streams)
 			squares[s * NORM_WARPS + i / 16] = sum;
 	}
 }
@@ -150,19 +199,18 @@ static __device__ __forceinline__ void norm_weights(
 
 /* A lane's columns of the streams, as hc_inject leaves them. */
 template <int Steps>
-static __device__ __forceinline__ void vector_inject(
-	const struct plumb_hc_inject_launch &inject, int hidden, int first, int k1, struct plumb_vector<Steps> &v)
+static __device__ __forceinline__ void vector_inject(const struct plumb_hc_inject_launch &inject,
+	PLUMB_SHARED_PTR(float) staged, int hidden, int first, int k1, struct plumb_vector<Steps> &v)
 {
 	PLUMB_UNROLL
 	for (int s = 0; s < Steps; s++) {
 		const int k = first + s * PLUMB_ROW_LANES;
 		if (k >= k1)
 			continue;
-		const int stream = k / hidden;
-		const float *const branch = inject.branch + (k - stream * hidden);
+		const int stream = k / hidden, c = k - stream * hidden;
 		const float injection = inject.injection[stream];
 		float b[PLUMB_COLUMNS];
-		plumb_unpack(*PLUMB_AS(const float4, branch), *PLUMB_AS(const float4, branch + 4), b);
+		plumb_unpack(*PLUMB_AS(const float4, staged + c), *PLUMB_AS(const float4, staged + c + 4), b);
 		PLUMB_UNROLL
 		for (int j = 0; j < PLUMB_COLUMNS; j++)
 			v.x[s][j] = injected(inject.bf16, v.x[s][j], b[j], injection);
@@ -194,6 +242,7 @@ static __global__ void __launch_bounds__(32 * DOWN_WARPS, 1)
 	PLUMB_SHARED(float, partial, DOWN_WARPS *DOWN_WIDE_ROWS);
 	PLUMB_SHARED(float, squares, DOWN_WIDE_STREAMS *NORM_WARPS);
 	PLUMB_SHARED(float, scale, DOWN_WIDE_STREAMS);
+	PLUMB_DYNAMIC_SHARED(float, staged); /* Inject: the branch (D) */
 	const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, shift = __ffs(a.pieces) - 1;
 	const int cols = static_cast<int>(a.cols), hidden = static_cast<int>(norm.hidden);
 	const int piece = warp & (a.pieces - 1), groups = DOWN_WARPS >> shift, length = plumb_gemv_piece(cols, shift);
@@ -201,13 +250,14 @@ static __global__ void __launch_bounds__(32 * DOWN_WARPS, 1)
 	const int low_rank = static_cast<int>(a.low_rank), rows = low_rank + (a.inject.data ? a.streams : 0);
 	const int block_row = static_cast<int>(blockIdx.x) * groups * DOWN_WIDE_ROWS;
 	const int first = block_row + (warp >> shift) * DOWN_WIDE_ROWS;
-	const bool early = norm_early(norm);
+	const bool early = (!Inject || INJECT_EARLY) && norm_early(norm);
 	struct plumb_row row[DOWN_WIDE_ROWS];
 	struct plumb_lane_row<Format, Steps> stored[DOWN_WIDE_ROWS];
 	struct plumb_vector<Steps> v = {
 	};
 	uint4 code[Steps];
-	float sum[DOWN_WIDE_ROWS], x_out = 0.0f, w_out = 0.0f, branch_out = 0.0f, injection_out = 0.0f;
+	float sum[DOWN_WIDE_ROWS], x_out = 0.0f, w_out = 0.0f;
+	struct branch_near near;
 	int out = static_cast<int>(blockIdx.x * blockDim.x) + thread;
 
 	plumb_grid_launch_dependents();
@@ -230,16 +280,17 @@ static __global__ void __launch_bounds__(32 * DOWN_WARPS, 1)
 	plumb_grid_dependency_wait();
 
 	const float *const residual = Inject ? inject.residual : norm.residual;
-	plumb_vector_take(residual, cols, k0, k1, partial, v);
+	if (Inject)
+		branch_ask(inject.branch, hidden, near);
+	else
+		plumb_vector_take(residual, cols, k0, k1, partial, v);
 	if (out < cols)
 		x_out = residual[out];
-	if (Inject && out < cols) {
-		branch_out = inject.branch[out % hidden];
-		injection_out = inject.injection[out / hidden];
-	}
-	stream_squares<Inject>(residual, inject, norm.streams, hidden, squares);
-	if (Inject) /* the branch is in L1 now; asked for with the rest it would take too many registers */
-		vector_inject<Steps>(inject, hidden, first_column, k1, v);
+	stream_squares<Inject>(residual, inject, near, norm.streams, hidden, staged, squares);
+	if (Inject) /* now from L1: before, its registers are the branch's */
+		plumb_vector_take(residual, cols, k0, k1, partial, v);
+	if (Inject)
+		vector_inject<Steps>(inject, staged, hidden, first_column, k1, v);
 	__syncthreads();
 	if (thread < norm.streams) {
 		const float mean = plumb_warps_tree(squares + thread * NORM_WARPS) / static_cast<float>(hidden);
@@ -265,7 +316,8 @@ static __global__ void __launch_bounds__(32 * DOWN_WARPS, 1)
 			partial[warp * DOWN_WIDE_ROWS + r] = sum[r];
 	}
 	if (Inject && out < cols)
-		inject.residual_out[out] = x_out = injected(inject.bf16, x_out, branch_out, injection_out);
+		inject.residual_out[out] = x_out =
+			injected(inject.bf16, x_out, staged[out % hidden], inject.injection[out / hidden]);
 	if (out < cols)
 		norm.normed[out] = plumb_rne(a.bf16, (x_out * scale[out / hidden]) * (1.0f + w_out));
 	for (out += static_cast<int>(gridDim.x * blockDim.x); out < cols; out += static_cast<int>(gridDim.x * blockDim.x))
@@ -481,15 +533,16 @@ static int launch_norm_down(const struct plumb_hc_inject_launch *inject, const s
 	const unsigned blocks = blocks_of(rows, DOWN_WARPS / down->pieces * DOWN_WIDE_ROWS);
 	const bool wide = norm_down_is_wide(norm, down) && (!Inject || inject_is_wide(inject));
 	const int steps = wide ? plumb_gemv_steps(down->cols, down->pieces) : 0;
+	const size_t shared = Inject ? static_cast<size_t>(norm->hidden) * sizeof(float) : 0;
 	int status;
 
 	switch (steps ? down->down.format * 16 + steps : -1) {
 #define PLUMB_CASE(format)                                                                                                 \
 	case format * 16 + 1:                                                                                              \
-		return PLUMB_LAUNCH_DEPENDENT((hc_norm_down_kernel<format, 1, Inject>), blocks, 32 * DOWN_WARPS, 0,        \
+		return PLUMB_LAUNCH_DEPENDENT((hc_norm_down_kernel<format, 1, Inject>), blocks, 32 * DOWN_WARPS, shared,   \
 			stream, *inject, *norm, *down);                                                                    \
 	case format * 16 + 3:                                                                                              \
-		return PLUMB_LAUNCH_DEPENDENT((hc_norm_down_kernel<format, 3, Inject>), blocks, 32 * DOWN_WARPS, 0,        \
+		return PLUMB_LAUNCH_DEPENDENT((hc_norm_down_kernel<format, 3, Inject>), blocks, 32 * DOWN_WARPS, shared,   \
 			stream, *inject, *norm, *down);
 		PLUMB_GEMV_FORMATS(PLUMB_CASE)
 #undef PLUMB_CASE

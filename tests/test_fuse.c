@@ -246,13 +246,13 @@ END_TEST
 
 START_TEST(hc_inject_equals_twin)
 {
-	static const int64_t hidden[] = {8, 16, 64, 200, 256, 264, 320, 1100, 1288};
+	static const int64_t hidden[] = {8, 16, 64, 200, 256, 264, 320, 1100, 1288, 4104};
 	uint64_t random = (uint64_t)_i + 100;
 	int fused = 0;
 
 	for (int round = 0; round < ROUNDS; round++) {
 		const bool wild = round % 5 == 4, in_place = round % 7 == 6;
-		const int64_t D = PICK(&random, hidden), S = D > 1000 ? 4 : 1 + st_below(&random, 6);
+		const int64_t D = PICK(&random, hidden), S = D > 4000 ? 1 : D > 1000 ? 4 : 1 + st_below(&random, 6);
 		const int64_t R = 1 + st_below(&random, 40);
 		const enum plumb_format format = round % 4 == 1 ? PLUMB_F32 : PLUMB_BF16;
 		const bool injects = round % 3 != 1;
