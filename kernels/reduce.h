@@ -164,10 +164,17 @@ static __device__ __forceinline__ void plumb_stored_values(
 		x[j] = format == PLUMB_F16 ? plumb_f16_to_f32(code[j]) : plumb_bf16_to_f32(code[j]);
 }
 
-/* rne of the contracts: the policy's rounding. */
+/* rne of the contracts: the policy's rounding. On a GPU it is one instruction, which packs two: x as the upper half, zero as the
+ * lower, are the binary32 itself. Of a NaN it keeps no payload. */
 static __device__ __forceinline__ float plumb_rne(int bf16, float x)
 {
+#ifdef __CUDA_ARCH__
+	uint32_t bits;
+	asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(x), "f"(0.0f));
+	return bf16 ? __uint_as_float(bits) : x;
+#else
 	return bf16 ? plumb_round_bf16(x) : x;
+#endif
 }
 
 #endif
