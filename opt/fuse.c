@@ -30,7 +30,7 @@ int plumb_fuse_parse(const char *text, int *fusions, struct plumb_error *err)
 		if (w == count)
 			return plumb_fail(err, PLUMB_BAD_INPUT,
 				"'%.*s' is no fusion, expected on, off, or some of gdn_step, hc_inject, attn_heads, "
-			        "attn_gate",
+				"attn_gate",
 				length < 40 ? (int)length : 40, p);
 		*fusions |= words[w].fusions;
 		p += length;
