@@ -87,8 +87,7 @@
  *	__ldg __ldcs __ldcg __stcs on any scalar or vector type; plumb_load_stream(p) for uint4 uint2 uint32_t
  *	float4 float2: read once, no L1 allocation, 256-byte L2 sectors; the data must not be written by the same
  *	kernel. plumb_prefetch(p): the line of global memory at p is brought near (L2); nothing is read, so nothing can
- *	be stale: allowed before plumb_grid_dependency_wait. plumb_prefetch_bytes(p, bytes): all lines of a piece of
- *	memory, p and bytes multiples of 16.
+ *	be stale: allowed before plumb_grid_dependency_wait.
  * Bits
  *	__popc __popcll __clz __clzll __ffs __ffsll __brev __byte_perm __float_as_uint __uint_as_float
  *	__float_as_int __int_as_float __double_as_longlong __longlong_as_double
@@ -183,17 +182,6 @@ static __device__ __forceinline__ float2 plumb_load_stream(const float2 *p)
 static __device__ __forceinline__ void plumb_prefetch(const void *p)
 {
 	asm volatile("prefetch.global.L2 [%0];" : : "l"(p));
-}
-
-/* From sm_90 on one instruction, which the copy engine takes off the thread's hands. */
-static __device__ __forceinline__ void plumb_prefetch_bytes(const void *p, uint32_t bytes)
-{
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-	asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" : : "l"(p), "r"(bytes));
-#else
-	for (uint32_t at = 0; at < bytes; at += 128)
-		plumb_prefetch(static_cast<const unsigned char *>(p) + at);
-#endif
 }
 
 /* The five shuffles as one name: simt takes one turn for them. */

@@ -10,9 +10,6 @@
 struct plumb_gpu {
 	cudaStream_t stream;
 	cudaEvent_t begin, end;
-	cudaStream_t branch; /* of a capture: what runs beside the chain */
-	cudaEvent_t fork, join;
-	bool branched; /* in this capture */
 };
 
 /* Status of a runtime call: PLUMB_OK, or a message naming the op under way, the call and the reason. */
@@ -72,12 +69,6 @@ static void gpu_close(struct plumb_device *d)
 		(void)cudaEventDestroy(g->begin);
 	if (g->end)
 		(void)cudaEventDestroy(g->end);
-	if (g->fork)
-		(void)cudaEventDestroy(g->fork);
-	if (g->join)
-		(void)cudaEventDestroy(g->join);
-	if (g->branch)
-		(void)cudaStreamDestroy(g->branch);
 	if (g->stream)
 		(void)cudaStreamDestroy(g->stream);
 	(void)cudaGetLastError();
@@ -118,12 +109,6 @@ static int gpu_open(struct plumb_device *d, struct plumb_error *err)
 		status = CHECK(d, err, cudaEventCreate, &d->gpu->begin);
 	if (status == PLUMB_OK)
 		status = CHECK(d, err, cudaEventCreate, &d->gpu->end);
-	if (status == PLUMB_OK)
-		status = CHECK(d, err, cudaStreamCreateWithFlags, &d->gpu->branch, cudaStreamNonBlocking);
-	if (status == PLUMB_OK)
-		status = CHECK(d, err, cudaEventCreateWithFlags, &d->gpu->fork, cudaEventDisableTiming);
-	if (status == PLUMB_OK)
-		status = CHECK(d, err, cudaEventCreateWithFlags, &d->gpu->join, cudaEventDisableTiming);
 	if (status != PLUMB_OK) {
 		gpu_close(d);
 		return status;
@@ -208,40 +193,6 @@ static int gpu_capture_begin(struct plumb_device *d, struct plumb_error *err)
 {
 	int status = CHECK(d, err, cudaStreamBeginCapture, d->gpu->stream, cudaStreamCaptureModeThreadLocal);
 	d->capturing = status == PLUMB_OK;
-	d->gpu->branched = false;
-	return status;
-}
-
-/* An event that is recorded in a capture makes no node: the chain's next launch still follows the chain's last one alone,
- * and overlaps it where it may. */
-static int gpu_branch_begin(struct plumb_device *d, struct plumb_error *err)
-{
-	int status = CHECK(d, err, cudaEventRecord, d->gpu->fork, d->gpu->stream);
-
-	if (status == PLUMB_OK)
-		status = CHECK(d, err, cudaStreamWaitEvent, d->gpu->branch, d->gpu->fork, 0);
-	if (status != PLUMB_OK)
-		return status;
-	d->gpu->branched = true;
-	d->stream = d->gpu->branch;
-	return PLUMB_OK;
-}
-
-static void gpu_branch_end(struct plumb_device *d)
-{
-	d->stream = d->gpu->stream;
-}
-
-/* The capture has to end where it began. */
-static int branch_join(struct plumb_device *d, struct plumb_error *err)
-{
-	int status = PLUMB_OK;
-
-	if (!d->gpu->branched)
-		return PLUMB_OK;
-	status = CHECK(d, err, cudaEventRecord, d->gpu->join, d->gpu->branch);
-	if (status == PLUMB_OK)
-		status = CHECK(d, err, cudaStreamWaitEvent, d->gpu->stream, d->gpu->join, 0);
 	return status;
 }
 
@@ -249,7 +200,6 @@ static void gpu_capture_drop(struct plumb_device *d)
 {
 	cudaGraph_t graph = NULL;
 
-	(void)branch_join(d, NULL);
 	d->capturing = false;
 	if (cudaStreamEndCapture(d->gpu->stream, &graph) == cudaSuccess && graph)
 		(void)cudaGraphDestroy(graph);
@@ -304,12 +254,8 @@ static int gpu_capture_end(struct plumb_device *d, void **out, struct plumb_erro
 {
 	cudaGraph_t graph = NULL;
 	cudaGraphExec_t exec = NULL;
-	int status = branch_join(d, err);
+	int status;
 
-	if (status != PLUMB_OK) {
-		gpu_capture_drop(d);
-		return status;
-	}
 	d->capturing = false;
 	status = CHECK(d, err, cudaStreamEndCapture, d->gpu->stream, &graph);
 	if (status == PLUMB_OK)
@@ -403,8 +349,6 @@ const struct plumb_backend plumb_backend_cuda = {
 	.capture_begin = gpu_capture_begin,
 	.capture_end = gpu_capture_end,
 	.capture_drop = gpu_capture_drop,
-	.branch_begin = gpu_branch_begin,
-	.branch_end = gpu_branch_end,
 	.graph_launch = gpu_graph_launch,
 	.graph_time = gpu_graph_time,
 	.graph_free = gpu_graph_free,

@@ -31,10 +31,6 @@ struct plumb_backend {
 	int (*capture_begin)(struct plumb_device *device, struct plumb_error *err);
 	int (*capture_end)(struct plumb_device *device, void **graph, struct plumb_error *err);
 	void (*capture_drop)(struct plumb_device *device); /* after a failure in between */
-	/* Launches in between are recorded on a branch, behind what has been recorded so far, which they do not delay; the
-	 * graph ends when both have. branch_end: the chain goes on. */
-	int (*branch_begin)(struct plumb_device *device, struct plumb_error *err);
-	void (*branch_end)(struct plumb_device *device);
 	int (*graph_launch)(struct plumb_device *device, void *graph, struct plumb_error *err);
 	/* Run it repeat + 1 times back to back: microseconds (repeat) of all but the first, from end to end. */
 	int (*graph_time)(

@@ -5,7 +5,6 @@
 
 #include "opt/device_private.h"
 #include "opt/mirror.h"
-#include "opt/warm.h"
 
 /* What crosses between host and device in a replay. */
 struct cells {
@@ -23,9 +22,7 @@ struct plumb_graph {
 	int64_t captures, replays;
 	int64_t launches; /* kernels of exec */
 	int64_t overlaps;
-	struct plumb_warm *branch;
 	int fusions;
-	bool noted; /* branch knows the calls of a step of this generation */
 };
 
 static bool is_resident(const struct plumb_graph *g)
@@ -55,14 +52,9 @@ int plumb_graph_create(
 	g->device = device;
 	g->logits_at = -1;
 	g->fusions = PLUMB_FUSE_ALL;
-	if (plumb_warm_create("off", &g->branch, err) != PLUMB_OK) {
-		free(g);
-		return PLUMB_BAD_INPUT;
-	}
 	if (device->backend->pinned_take) {
 		g->pinned = device->backend->pinned_take(device, sizeof *g->pinned, err);
 		if (!g->pinned) {
-			plumb_warm_destroy(g->branch);
 			free(g);
 			return PLUMB_BAD_INPUT;
 		}
@@ -76,20 +68,7 @@ static void drop(struct plumb_graph *g)
 	if (g->exec)
 		g->device->backend->graph_free(g->exec);
 	g->exec = NULL;
-	g->warm = g->noted = false;
-}
-
-int plumb_graph_warm(struct plumb_graph *g, const char *rules, struct plumb_error *err)
-{
-	struct plumb_warm *branch = NULL;
-	int status = plumb_warm_create(rules, &branch, err);
-
-	if (status != PLUMB_OK)
-		return status;
-	plumb_warm_destroy(g->branch);
-	g->branch = branch;
-	drop(g);
-	return PLUMB_OK;
+	g->warm = false;
 }
 
 void plumb_graph_destroy(struct plumb_graph *g)
@@ -102,7 +81,6 @@ void plumb_graph_destroy(struct plumb_graph *g)
 		g->device->backend->pinned_give(g->pinned);
 	if (g->device->own_memory)
 		plumb_mirror_release(g->device);
-	plumb_warm_destroy(g->branch);
 	free(g);
 }
 
@@ -117,29 +95,15 @@ int plumb_graph_fuse(struct plumb_graph *g, const char *fusions, struct plumb_er
 	return PLUMB_OK;
 }
 
-static int run_and_warm(void *self, const struct plumb_call *call)
-{
-	struct plumb_graph *g = self;
-	int status = call->binding->set->op[call->op](call->env, call->args);
-	return status == PLUMB_OK ? plumb_warm_after(g->branch, call) : status;
-}
-
-/* A step's calls, neighbours fused, with the warm branch if there is one: the first of a generation only notes them. */
+/* A step's calls, neighbours fused. */
 static int step_calls(struct plumb_graph *g, int32_t token, struct plumb_error *err)
 {
-	const struct plumb_runner runner = {run_and_warm, g};
 	const struct plumb_env env = {.device = g->device, .err = err};
-	const bool warms = plumb_warm_is_on(g->branch);
 	int status;
 
-	plumb_warm_begin(g->branch, g->noted);
-	plumb_decoder_run_through(g->decoder, warms ? &runner : NULL);
 	plumb_fuse_begin(g->device, g->fusions);
 	status = plumb_decoder_step(g->decoder, &token, 1, err);
-	status = plumb_fuse_end(&env, status);
-	plumb_decoder_run_through(g->decoder, NULL);
-	g->noted = warms && status == PLUMB_OK;
-	return status;
+	return plumb_fuse_end(&env, status);
 }
 
 /* Device address of a decoder's buffer, which a step has used. */
@@ -383,14 +347,4 @@ int64_t plumb_graph_launches(const struct plumb_graph *g)
 int64_t plumb_graph_overlaps(const struct plumb_graph *g)
 {
 	return g->overlaps;
-}
-
-int64_t plumb_graph_warm_launches(const struct plumb_graph *g)
-{
-	return plumb_warm_launches(g->branch);
-}
-
-int64_t plumb_graph_warm_bytes(const struct plumb_graph *g)
-{
-	return plumb_warm_bytes(g->branch);
 }

@@ -27,9 +27,6 @@ struct plumb_graph;
  * Errors: PLUMB_BAD_INPUT when an op of the plan is bound elsewhere than to the device and its set. */
 int plumb_graph_create(
 	struct plumb_decoder *decoder, struct plumb_device *device, struct plumb_graph **out, struct plumb_error *err);
-/* Which weights are brought near before their op comes (opt/warm.h), from the next step on; "off": none, as at first.
- * Errors: PLUMB_BAD_INPUT naming the rule, nothing is changed then. */
-int plumb_graph_warm(struct plumb_graph *graph, const char *rules, struct plumb_error *err);
 /* Which neighbours are one launch (opt/fuse.h), from the next step on; "on", as at first: all that can be.
  * Errors: PLUMB_BAD_INPUT naming the word, nothing is changed then. */
 int plumb_graph_fuse(struct plumb_graph *graph, const char *fusions, struct plumb_error *err);
@@ -66,12 +63,9 @@ int plumb_graph_time(struct plumb_graph *graph, struct plumb_graph_timing *timin
 /* For tests and reports: how often a step was recorded, and how many replays there were. */
 int64_t plumb_graph_captures(const struct plumb_graph *graph);
 int64_t plumb_graph_replays(const struct plumb_graph *graph);
-/* Of the last recorded step: its kernels; those that may begin before their predecessor has ended; launches of the warm branch (on simt:
- * of the last step), and the bytes that they ask for. */
+/* Of the last recorded step: its kernels; those that may begin before their predecessor has ended. */
 int64_t plumb_graph_launches(const struct plumb_graph *graph);
 int64_t plumb_graph_overlaps(const struct plumb_graph *graph);
-int64_t plumb_graph_warm_launches(const struct plumb_graph *graph);
-int64_t plumb_graph_warm_bytes(const struct plumb_graph *graph);
 
 #ifdef __cplusplus
 }

@@ -537,11 +537,6 @@ void plumb_mirror_host_wrote(struct plumb_device *d, const void *host)
 		c->current = false;
 }
 
-int plumb_mirror_weight(struct plumb_device *d, struct plumb_weight *weight, struct plumb_error *err)
-{
-	return plumb_stored_weight(d, &d->mirror->stored, weight, err);
-}
-
 void *plumb_mirror_find(struct plumb_device *d, const void *host, void **writable)
 {
 	struct plumb_copy *c = plumb_copy_find(&d->mirror->resident, host, 0);

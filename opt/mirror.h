@@ -51,8 +51,6 @@ void plumb_mirror_release(struct plumb_device *device);
 int plumb_mirror_upload_state(struct plumb_device *device, int32_t position, struct plumb_error *err);
 /* The host changed what is at this address. */
 void plumb_mirror_host_wrote(struct plumb_device *device, const void *host);
-/* The weight as functions of plumb_opt_set get it: data and scales replaced by the device's. */
-int plumb_mirror_weight(struct plumb_device *device, struct plumb_weight *weight, struct plumb_error *err);
 /* Device address of a resident buffer, and its host address; NULL when no call has used it. */
 void *plumb_mirror_find(struct plumb_device *device, const void *host, void **writable);
 

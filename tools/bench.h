@@ -32,7 +32,6 @@ struct bench_options {
 	bool nvtx;
 	bool project;     /* onto GB10 */
 	const char *fuse; /* of opt/fuse.h; NULL: as a graph has them */
-	const char *warm; /* rules of opt/warm.h; NULL: as a graph has them */
 	const char *json, *html, *compare, *date;
 	const struct origin *origin; /* the command line */
 };

@@ -209,8 +209,6 @@ static int measure_cuda(struct bench *b, struct session *s, struct plumb_decoder
 
 	if (status == PLUMB_OK && b->options->fuse)
 		status = plumb_graph_fuse(g, b->options->fuse, err);
-	if (status == PLUMB_OK && b->options->warm)
-		status = plumb_graph_warm(g, b->options->warm, err);
 	if (status == PLUMB_OK)
 		status = warm_up(g, b->options->repeat, us, &run->host_us, err);
 	if (status == PLUMB_OK)

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "opt/fuse.h"
-#include "opt/warm.h"
 #include "tools/bench.h"
 #include "tools/commands.h"
 #include "tools/output.h"
@@ -79,13 +78,11 @@ static void complete(struct set_options *s)
 }
 
 /* Now, not after minutes of other work. */
-static int check_token(const struct bench_options *o, struct plumb_error *err)
+static int check_fuse(const struct bench_options *o, struct plumb_error *err)
 {
-	struct plumb_warm *warm = NULL;
-	int fusions, status = plumb_warm_create(o->warm ? o->warm : "off", &warm, err);
+	int fusions;
 
-	plumb_warm_destroy(warm);
-	return status == PLUMB_OK && o->fuse ? plumb_fuse_parse(o->fuse, &fusions, err) : status;
+	return o->fuse ? plumb_fuse_parse(o->fuse, &fusions, err) : PLUMB_OK;
 }
 
 static int read_words(const struct words *w, struct bench_options *o, struct plumb_error *err)
@@ -104,10 +101,9 @@ static int read_words(const struct words *w, struct bench_options *o, struct plu
 		return plumb_fail(err, PLUMB_BAD_INPUT, "--project is '%.40s', expected gb10", w->project);
 	if (w->project && strcmp(s->set, "opt") != 0)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "--project counts launches, which --set %.20s has none of", s->set);
-	if ((o->warm || o->fuse) && !cuda)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "%s is part of a recorded token, which cuda alone has",
-			o->warm ? "--warm" : "--fuse");
-	status = check_token(o, err);
+	if (o->fuse && !cuda)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "--fuse is part of a recorded token, which cuda alone has");
+	status = check_fuse(o, err);
 	if (status == PLUMB_OK)
 		status = read_ops(&w->op, o, err);
 	if (status == PLUMB_OK && w->contexts)
@@ -215,8 +211,6 @@ static int run(int argc, char **argv)
 		{"--quick", NULL, OPTION_FLAG, &o.quick, "check the ops, but not the digests of whole runs that ship"},
 		{"--project", "gb10", OPTION_TEXT, &w.project, "another card, computed from bytes and launches"},
 		{"--fuse", "on|off|NAME,...", OPTION_TEXT, &o.fuse, "neighbours that are one launch (docs/performance.md)"},
-		{"--warm", "off|RULES", OPTION_TEXT, &o.warm,
-			"weights to bring near while kernels wait (docs/performance.md)"},
 		{"--nvtx", NULL, OPTION_FLAG, &o.nvtx, "name the ops to nsys and ncu"},
 		{"--shard", "I/N", OPTION_TEXT, &w.shard,
 			"of several contexts, measure part I of N only; 'plumb merge' joins the --json files"},

@@ -286,17 +286,6 @@ static inline void plumb_prefetch(const void *)
 {
 }
 
-/* Both ends are read: what lies outside a buffer is for the sanitizers to see. */
-static inline void plumb_prefetch_bytes(const void *p, uint32_t bytes)
-{
-	const volatile unsigned char *const byte = static_cast<const unsigned char *>(p);
-
-	if (reinterpret_cast<uintptr_t>(p) % 16 || bytes % 16)
-		plumb_simt_fail_aligned(p, 16);
-	if (bytes)
-		(void)(byte[0] + byte[bytes - 1]);
-}
-
 static inline void plumb_grid_launch_dependents(void)
 {
 #ifdef PLUMB_SIMT_RACE
