@@ -10,6 +10,12 @@
 #include "ref/twin/twin.h"
 #include "tools/bench.h"
 
+#ifdef __SANITIZE_ADDRESS__
+enum { STRIDE = 6 }; /* of ops that are spoilt: what finds them is the same code for each, ten times slower here */
+#else
+enum { STRIDE = 1 };
+#endif
+
 static struct plumb_error err;
 static enum plumb_op spoilt_op; /* PLUMB_OP_COUNT: none */
 static int64_t spoilt_calls;
@@ -91,7 +97,7 @@ START_TEST(wrong_op_is_found_and_it_alone)
 {
 	struct bench_options o = {.decoder.policy = _i % 2 ? PLUMB_POLICY_BF16 : PLUMB_POLICY_F32};
 
-	spoilt_op = (enum plumb_op)_i;
+	spoilt_op = (enum plumb_op)(_i * STRIDE);
 	struct bench *b = check(&o);
 	ck_assert_int_gt(spoilt_calls, 0);
 	for (int i = 0; i < PLUMB_OP_COUNT; i++)
@@ -144,7 +150,7 @@ int main(void)
 	int failed;
 
 	tcase_set_timeout(t, 600);
-	tcase_add_loop_test(t, wrong_op_is_found_and_it_alone, 0, PLUMB_OP_COUNT);
+	tcase_add_loop_test(t, wrong_op_is_found_and_it_alone, 0, (PLUMB_OP_COUNT + STRIDE - 1) / STRIDE);
 	tcase_add_loop_test(t, right_set_passes, 0, 2);
 	tcase_add_loop_test(t, shipped_digests_are_held_to, 0, 2);
 	suite_add_tcase(s, t);

@@ -582,7 +582,11 @@ int main(void)
 	tcase_add_test(c, run_agrees_with_golden);
 	tcase_add_test(c, bad_configs);
 	tcase_add_test(c, bad_checkpoints);
+#ifdef __SANITIZE_ADDRESS__
+	tcase_add_loop_test(c, digests_agree, 1, 2); /* bf16 alone: it passes every rounding point, too */
+#else
 	tcase_add_loop_test(c, digests_agree, 0, 2);
+#endif
 #ifdef __SANITIZE_ADDRESS__
 	tcase_add_loop_test(
 		c, guarded_check, 0, 1); /* test_guard and test_sets guard the kernels here, on smaller models */

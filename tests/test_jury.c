@@ -214,13 +214,18 @@ START_TEST(turned_passes)
 }
 END_TEST
 
-/* One more element a step off, in what those values stand behind: not explained. */
+/* One more element a step off, in what those values stand behind: not explained. Sanitizers see the same code in each. */
+#ifdef __SANITIZE_ADDRESS__
+enum { MOVED = 13, STRIDE = 3 };
+#else
+enum { MOVED = 13, STRIDE = 1 };
+#endif
 START_TEST(one_more_fails)
 {
 	static const struct {
 		const char *dataset;
 		int64_t element;
-	} moved[] = {
+	} moved[MOVED] = {
 		{"ple/output", 100},
 		{"ple/output", 2764},
 		{"ple/output", 4000},
@@ -236,13 +241,14 @@ START_TEST(one_more_fails)
 		{"mlp_hc/injection", 9},
 	};
 	struct program_result r;
+	const int at = _i * STRIDE;
 	char path[SCRATCH_PATH], name[80];
 
-	snprintf(name, sizeof name, "bf16/layer01/%s", moved[_i].dataset);
-	edited(path, TURNED, name, moved[_i].element, 1, 1, step);
+	snprintf(name, sizeof name, "bf16/layer01/%s", moved[at].dataset);
+	edited(path, TURNED, name, moved[at].element, 1, 1, step);
 	program(&r, dir, "check '%s'" ARGUMENTS " --view local", path);
 	program_expect(&r, 1);
-	snprintf(name, sizeof name, "layer01/%s: FAIL: element %lld", moved[_i].dataset, (long long)moved[_i].element);
+	snprintf(name, sizeof name, "layer01/%s: FAIL: element %lld", moved[at].dataset, (long long)moved[at].element);
 	ck_assert_msg(strstr(r.out, name) != NULL, "no '%s' in %s", name, r.out);
 }
 END_TEST
@@ -349,7 +355,7 @@ int main(void)
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 120);
 	tcase_add_loop_test(t, turned_passes, 0, sizeof ways / sizeof ways[0]);
-	tcase_add_loop_test(t, one_more_fails, 0, 13);
+	tcase_add_loop_test(t, one_more_fails, 0, (MOVED + STRIDE - 1) / STRIDE);
 	tcase_add_loop_test(t, states_are_judged, 0, 3);
 	tcase_add_loop_test(t, kernels_fail, 0, 3);
 	tcase_add_loop_test(t, spread_of_the_recurrence, 0, 4);
