@@ -56,8 +56,7 @@ struct plumb_guard {
 	struct trap {
 		struct plumb_trap of; /* of an item that has a place of its own */
 		size_t offset;        /* of its clone in the arena */
-		size_t low,
-			high; /* from the page that traps before it to the end of the one behind it, which is the next one's too */
+		size_t low, high; /* from the page that traps before it to behind the one after it, the next one's too */
 	} trap[MAX_ITEMS];
 	int trapped;              /* how many of them */
 	uint64_t constants;       /* digest of what is read only and not cloned */
