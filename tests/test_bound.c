@@ -533,6 +533,48 @@ START_TEST(rms_counts_tokens)
 }
 END_TEST
 
+static void add_signs(struct plumb_bound_signs *s, double mean)
+{
+	s->clusters = PLUMB_BOUND_CLUSTERS;
+	for (int i = 0; i < 2; i++) {
+		s->sum[i] = PLUMB_BOUND_CLUSTERS * mean;
+		s->sum2[i] = PLUMB_BOUND_CLUSTERS;
+	}
+}
+
+/* Biased is what is so with the drift of the contract and without. */
+START_TEST(a_bias_is_one_either_way)
+{
+	for (int k = 0; k < 4; k++) {
+		struct plumb_bound_stat s = {.index = -1, .spread_count = PLUMB_BOUND_ELEMENTS};
+		char text[256];
+		add_signs(&s.sign[0], k & 1 ? 1.0 : 0.0);
+		add_signs(&s.sign[1], k & 2 ? 1.0 : 0.0);
+		ck_assert_int_eq(plumb_bound_stat_passes(&s, text, sizeof text), k != 3);
+	}
+}
+END_TEST
+
+START_TEST(a_set_and_a_result_begin)
+{
+	struct plumb_bound_set set = {.op = PLUMB_MOE_ROUTER};
+	struct {
+		struct plumb_bound_result result;
+		unsigned char after[sizeof(struct plumb_bound_stat)];
+	} begun;
+
+	plumb_bound_wide(&set, "weight");
+	for (int i = 0; i < plumb_ops[set.op].operands; i++)
+		ck_assert_int_eq(set.wide[i], strcmp(plumb_ops[set.op].operand[i].name, "weight") == 0);
+	memset(&begun, 0x5a, sizeof begun);
+	plumb_bound_begin(&begun.result, set.op);
+	for (size_t i = 0; i < sizeof begun.after; i++)
+		ck_assert_uint_eq(begun.after[i], 0x5a);
+	for (int i = 0; i < PLUMB_BOUND_OPERANDS; i++)
+		ck_assert(begun.result.operand[i].index == -1 && begun.result.operand[i].values == 0);
+}
+END_TEST
+
 /* The larger ratio stays, whichever was measured first. */
 START_TEST(the_worst_of_two_stays)
 {
@@ -570,6 +612,8 @@ int main(void)
 	tcase_add_test(wrong, gates_of_a_stat);
 	tcase_add_test(wrong, rms_counts_tokens);
 	tcase_add_test(wrong, the_worst_of_two_stays);
+	tcase_add_test(wrong, a_bias_is_one_either_way);
+	tcase_add_test(wrong, a_set_and_a_result_begin);
 	tcase_add_loop_test(wrong, faults_at_twice_and_half_the_bound, 0, PLUMB_OP_COUNT);
 	tcase_add_loop_test(wrong, one_percent_shows, 0, PLUMB_OP_COUNT);
 	tcase_add_test(wrong, sequential_sum_shows);

@@ -71,6 +71,22 @@ START_TEST(test_built_in_is_the_file)
 }
 END_TEST
 
+/* A file that is named is read, and not the built-in one. */
+START_TEST(test_named_file_is_read)
+{
+	struct plumb_tolerances *t = read_file(SHIPPED), *built_in = read_file(NULL);
+	int count = 0, expected = 0;
+
+	ck_assert_ptr_nonnull(t);
+	plumb_tolerances_rules(t, &count);
+	plumb_tolerances_rules(built_in, &expected);
+	ck_assert_int_gt(count, 0);
+	ck_assert_int_eq(count, expected);
+	plumb_tolerances_free(t);
+	plumb_tolerances_free(built_in);
+}
+END_TEST
+
 START_TEST(test_suffix)
 {
 	struct plumb_tolerances *t = read_file(NULL);
@@ -259,6 +275,7 @@ int main(void)
 	tcase_set_timeout(tcase, 60);
 	tcase_add_test(tcase, test_shipped);
 	tcase_add_test(tcase, test_built_in_is_the_file);
+	tcase_add_test(tcase, test_named_file_is_read);
 	tcase_add_test(tcase, test_suffix);
 	tcase_add_test(tcase, test_every_bound_is_read);
 	tcase_add_loop_test(tcase, test_refused, 0, REFUSED);
