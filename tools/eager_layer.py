@@ -4,9 +4,9 @@
 
   eager_layer.py [--plumb build/release/tools/plumb] [--context 512] [--threads 2] [--rounds 3] [--dtype bf16,f32]
 
-Both sides take turns, a round each: the machine may have other work. transformers: a GDN layer and an
-attention layer of random weights (their experts are the same), caches filled by a prefill of --context tokens, the time between a
-layer's entry and its return. The reference: `plumb bench --synthetic
+Both sides take turns, a round each: the machine may have other work. transformers: a GDN layer and an attention layer of random
+weights (their experts are the same), caches filled by a prefill of --context tokens, the time between a layer's entry and its
+return; 1 GiB is read between tokens, so weights come from memory there as they do in bench. The reference: `plumb bench --synthetic
 layer4 --set ref`, the sum of the calls that make up such a layer, weights resident. Same shapes, same threads, bf16 weights; eager
 f32 holds them as f32, as transformers does. All 512 experts are resident where half of the free memory holds them, else fewer with the
 same ten chosen (told; the router is smaller then, in eager's favour). Needs torch and transformers 5.17 or later.
@@ -25,6 +25,7 @@ WIDTHS = dict(vocab_size=1024, hidden_size=2560, num_attention_heads=24, num_key
               output_gate_type="sigmoid", eos_token_id=3, num_experts_per_tok=10, moe_intermediate_size=640,
               shared_expert_intermediate_size=640, hc_count=4, hc_lowrank=320, ple_layer_ids=[], indexer_n_heads=4, indexer_kv_heads=1,
               indexer_head_dim=128, indexer_budget=2048, indexer_compress_ratio=4, tie_word_embeddings=False)
+COLD = (1 << 30) // 8  # words read between eager's tokens: 1 GiB, twice the largest last cache so far
 # calls of one layer
 SITE = {"hc_norm_down": 2, "hc_up_mix": 2, "hc_inject": 2, "moe_router": 1, "moe_gate_up": 1, "moe_down": 1}
 CALLS = {
@@ -68,6 +69,7 @@ def eager(dtype, experts, context):
         for module in model.modules():
             if hasattr(module, "inv_freq"):
                 module.inv_freq = 1.0 / (1e7 ** (torch.arange(0, 64, 2, dtype=torch.float32) / 64))
+    cold = torch.zeros(COLD, dtype=torch.int64)
     start, seconds = {}, {}
     for kind, layer in zip(CALLS, layers):
         layer.register_forward_pre_hook(lambda *_, k=kind: start.update({k: time.perf_counter()}))
@@ -77,6 +79,7 @@ def eager(dtype, experts, context):
 
     def step(tokens):
         with torch.no_grad():
+            cold.sum()
             out = model(input_ids=torch.randint(4, 1000, (1, tokens), generator=draw), past_key_values=state.get("cache"),
                         use_cache=True)
         state["cache"] = out.past_key_values
