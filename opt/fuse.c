@@ -92,18 +92,18 @@ int plumb_fuse_before(const struct plumb_env *env, const struct plumb_op_info *i
 	return let_go(env);
 }
 
-/* Whether the op is to leave its launch to the taker. */
+/* Leave the op's launch to the taker, if that fusion is on. */
 static bool leaves(const struct plumb_env *env, enum plumb_fusion fusion, enum plumb_op taker)
 {
 	struct plumb_device *d = env->device;
-	const bool leaves = d->fuse.fusions & fusion;
 
-	if (leaves)
-		d->fuse.taker = taker;
-	return leaves;
+	if (!(d->fuse.fusions & fusion))
+		return false;
+	d->fuse.taker = taker;
+	return true;
 }
 
-/* Whether something was left to the op; it is what feeds it if the buffers are the same. NULL: it feeds nothing. */
+/* Whether something was left to the op that feeds it: what that writes, it reads. Both NULL: it only runs beside it. */
 static bool takes(const struct plumb_env *env, enum plumb_op op, const float *written, const float *read)
 {
 	const struct plumb_device *d = env->device;

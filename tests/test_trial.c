@@ -404,11 +404,23 @@ END_TEST
 #define ROUTER "--op moe_router='" PLUMB_USER_DIR "/router.so'"
 #define GATE "--op attn_gate='" PLUMB_USER_DIR "/gate.so'"
 
+enum { LINE = 2048 };
+
+/* The first line to replay that a run has printed, as arguments of plumb. */
+static void replay_line(const struct program_result *r, char line[LINE])
+{
+	const char *at = strstr(r->out, "replay  plumb test ");
+
+	ck_assert_msg(at != NULL, "no line to replay: %s", r->out);
+	at += strlen("replay  plumb ");
+	snprintf(line, LINE, "%.*s", (int)strcspn(at, "\n"), at);
+}
+
 /* A planted fault is caught, and the line that is printed shows it in another process. */
 START_TEST(a_wrong_kernel_is_caught_and_replayed)
 {
 	struct program_result r;
-	char line[2048];
+	char line[LINE];
 
 	program(&r, dir, "test " PLANTED " --exact --jobs 2");
 	program_expect(&r, 0);
@@ -416,10 +428,7 @@ START_TEST(a_wrong_kernel_is_caught_and_replayed)
 	program(&r, dir, "test " PLANTED " --jobs 2 --json '%s/wrong'", dir);
 	program_expect(&r, 1);
 	ck_assert_msg(strstr(r.out, "1.01") && strstr(r.out, "times the bound") == NULL, "%s", r.out);
-	const char *at = strstr(r.out, "replay  plumb test ");
-	ck_assert_msg(at != NULL, "no line to replay: %s", r.out);
-	at += strlen("replay  plumb ");
-	snprintf(line, sizeof line, "%.*s", (int)strcspn(at, "\n"), at);
+	replay_line(&r, line);
 	program(&r, dir, "%s", line);
 	program_expect(&r, 1);
 	ck_assert_msg(strstr(r.out, "FAIL") && strstr(r.out, "residual_out"), "%s", r.out);
@@ -493,7 +502,7 @@ START_TEST(a_read_outside_is_named)
 	} all[] = {{"readafter", "read after qg: element ", 20, 39},
 		{"readbefore", "read before qg: element -1 of ", 1, 20}, {"readfar", "read after qg: element ", 20, 39}};
 	struct program_result r;
-	char line[2048];
+	char line[LINE];
 	int failed = 0;
 
 	ck_assert_int_eq(setenv("GATE_FAULT", all[_i].fault, 1), 0);
@@ -506,10 +515,7 @@ START_TEST(a_read_outside_is_named)
 				    : _i == 1 ? ", 4 bytes before the first"
 					      : ", 2000 bytes after"),
 		"%s", r.out);
-	const char *at = strstr(r.out, "replay  plumb test ");
-	ck_assert_msg(at != NULL, "no line to replay: %s", r.out);
-	at += strlen("replay  plumb ");
-	snprintf(line, sizeof line, "%.*s", (int)strcspn(at, "\n"), at);
+	replay_line(&r, line);
 	program(&r, dir, "%s", line);
 	program_expect(&r, 1);
 	ck_assert_msg(strstr(r.out, all[_i].told), "%s", r.out);
