@@ -88,6 +88,13 @@
  *	float4 float2: read once, no L1 allocation, 256-byte L2 sectors; the data must not be written by the same
  *	kernel. plumb_prefetch(p): the line of global memory at p is brought near (L2); nothing is read, so nothing can
  *	be stale: allowed before plumb_grid_dependency_wait.
+ * Copies
+ *	plumb_copy_async(to, from): the uint4, uint2 or uint32_t at from, in global memory, goes to `to`, in shared memory,
+ *	without a register. plumb_copy_commit() ends a group of the thread's copies; plumb_copy_wait<N>() waits until all its
+ *	groups but the N youngest have come, and who waited may read them; another thread may after a barrier behind that.
+ *	What does not change until the copy has come may be its source, nothing else. Before the wait simt has poison in
+ *	`to`; it reports a thread that ends before its copies have come, and its race check takes both the request and the
+ *	wait for a store.
  * Bits
  *	__popc __popcll __clz __clzll __ffs __ffsll __brev __byte_perm __float_as_uint __uint_as_float
  *	__float_as_int __int_as_float __double_as_longlong __longlong_as_double
@@ -182,6 +189,41 @@ static __device__ __forceinline__ float2 plumb_load_stream(const float2 *p)
 static __device__ __forceinline__ void plumb_prefetch(const void *p)
 {
 	asm volatile("prefetch.global.L2 [%0];" : : "l"(p));
+}
+
+/* 16 bytes pass by the L1 cache; fewer cannot. */
+static __device__ __forceinline__ void plumb_copy_async(uint4 *to, const uint4 *from)
+{
+	asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16;"
+		     :
+		     : "r"(static_cast<unsigned>(__cvta_generic_to_shared(to))), "l"(from)
+		     : "memory");
+}
+
+static __device__ __forceinline__ void plumb_copy_async(uint2 *to, const uint2 *from)
+{
+	asm volatile("cp.async.ca.shared.global.L2::256B [%0], [%1], 8;"
+		     :
+		     : "r"(static_cast<unsigned>(__cvta_generic_to_shared(to))), "l"(from)
+		     : "memory");
+}
+
+static __device__ __forceinline__ void plumb_copy_async(uint32_t *to, const uint32_t *from)
+{
+	asm volatile("cp.async.ca.shared.global.L2::256B [%0], [%1], 4;"
+		     :
+		     : "r"(static_cast<unsigned>(__cvta_generic_to_shared(to))), "l"(from)
+		     : "memory");
+}
+
+static __device__ __forceinline__ void plumb_copy_commit(void)
+{
+	asm volatile("cp.async.commit_group;" : : : "memory");
+}
+
+template <int Groups> static __device__ __forceinline__ void plumb_copy_wait(void)
+{
+	asm volatile("cp.async.wait_group %0;" : : "n"(Groups) : "memory");
 }
 
 /* The five shuffles as one name: simt takes one turn for them. */

@@ -746,6 +746,88 @@ extern "C" int PLUMB_LAUNCHER(test_cluster_plain)(SIMT_ARGUMENTS)
 	return PLUMB_LAUNCH_COOPERATIVE(cluster_plain_kernel, 4, 64, 0, stream, in, out, scratch);
 }
 
+enum copying { COPIES_RIGHT, COPIES_NO_WAIT, COPIES_WEAK_WAIT, COPIES_NO_BARRIER, COPIES_REFILL };
+
+/* Two rounds through two groups of three sizes, read by another thread of the warp. NO_WAIT: before they are waited for;
+ * WEAK_WAIT: but for one group. NO_BARRIER: without one behind the wait. REFILL: the second round asks while others read. */
+template <int How> static __global__ void copies_kernel(KERNEL_ARGUMENTS)
+{
+	UNUSED(scratch);
+	PLUMB_SHARED(uint32_t, words, 64 * 7);
+	const int t = static_cast<int>(threadIdx.x), other = t ^ 5;
+	uint32_t sum = 0;
+
+	for (int round = 0; round < 2; round++) {
+		const uint32_t *const from = in + 1024 * static_cast<int>(blockIdx.x) + 512 * round;
+
+		plumb_copy_async(PLUMB_AS(uint4, words) + t, PLUMB_AS(uint4, from) + t);
+		plumb_copy_commit();
+		plumb_copy_async(PLUMB_AS(uint2, words + 256) + t, PLUMB_AS(uint2, from + 256) + t);
+		plumb_copy_async(words + 384 + t, from + 384 + t);
+		plumb_copy_commit();
+		if (How != COPIES_NO_WAIT)
+			plumb_copy_wait<1>();
+		if (How != COPIES_NO_BARRIER)
+			__syncwarp();
+		sum = sum * 3u + words[4 * other + 3];
+		if (How == COPIES_WEAK_WAIT)
+			plumb_copy_wait<1>();
+		else if (How != COPIES_NO_WAIT)
+			plumb_copy_wait<0>();
+		if (How != COPIES_NO_BARRIER)
+			__syncwarp();
+		sum = sum * 3u + words[256 + 2 * other] + words[384 + other];
+		plumb_copy_wait<0>();
+		if (How != COPIES_REFILL)
+			__syncwarp();
+	}
+	out[thread_in_grid()] = sum;
+}
+LAUNCH(copies, copies_kernel<COPIES_RIGHT>, 8, 64, 0)
+LAUNCH(copies_no_wait, copies_kernel<COPIES_NO_WAIT>, 8, 64, 0)
+LAUNCH(copies_weak_wait, copies_kernel<COPIES_WEAK_WAIT>, 8, 64, 0)
+LAUNCH(copies_no_barrier, copies_kernel<COPIES_NO_BARRIER>, 8, 64, 0)
+LAUNCH(copies_refill, copies_kernel<COPIES_REFILL>, 8, 64, 0)
+
+static __global__ void copies_exit_kernel(KERNEL_ARGUMENTS)
+{
+	UNUSED(scratch);
+	PLUMB_SHARED(uint32_t, words, 64);
+	const int t = static_cast<int>(threadIdx.x);
+
+	plumb_copy_async(words + t, in + t);
+	plumb_copy_wait<0>(); /* of no group */
+	out[t] = t;
+}
+LAUNCH(copies_exit, copies_exit_kernel, 1, 64, 0)
+
+static __global__ void copies_range_kernel(KERNEL_ARGUMENTS)
+{
+	UNUSED(scratch);
+	PLUMB_SHARED(uint32_t, words, 62);
+	const int t = static_cast<int>(threadIdx.x);
+
+	if (t < 16) /* the last is cut off */
+		plumb_copy_async(PLUMB_AS(uint4, words) + t, PLUMB_AS(uint4, in) + t);
+	plumb_copy_commit();
+	plumb_copy_wait<0>();
+	out[t] = words[t % 60];
+}
+LAUNCH(copies_range, copies_range_kernel, 1, 64, 0)
+
+static __global__ void copies_misaligned_kernel(KERNEL_ARGUMENTS)
+{
+	UNUSED(scratch);
+	PLUMB_SHARED(uint32_t, words, 256);
+	const int t = static_cast<int>(threadIdx.x);
+
+	plumb_copy_async(PLUMB_AS(uint2, words + 1) + t, PLUMB_AS(uint2, in) + t);
+	plumb_copy_commit();
+	plumb_copy_wait<0>();
+	out[t] = words[t];
+}
+LAUNCH(copies_misaligned, copies_misaligned_kernel, 1, 64, 0)
+
 static __global__ void barrier_exit_kernel(KERNEL_ARGUMENTS)
 {
 	UNUSED(scratch);

@@ -40,7 +40,8 @@
 	X(arithmetic)                                                                                                      \
 	X(dependent)                                                                                                       \
 	X(dependent_chain)                                                                                                 \
-	X(cluster)
+	X(cluster)                                                                                                         \
+	X(copies)
 
 /* Wrong kernels whose bits differ for some seed, each next to the right kernel whose bits it should give, and the
  * number of the 50 seeds of the test that must show it. uninitialised hides a NaN, so only the finite poison of odd
@@ -55,6 +56,10 @@
 	X(arrive_no_barrier, last_arriver, 8, 1)                                                                           \
 	X(arrive_unchecked, last_arriver, 30, 1)                                                                           \
 	X(copy_shift_in_place, copy_shift, 45, 1)                                                                          \
+	X(copies_no_wait, copies, 45, 1)                                                                                   \
+	X(copies_weak_wait, copies, 45, 1)                                                                                 \
+	X(copies_no_barrier, copies, 45, 1)                                                                                \
+	X(copies_refill, copies, 45, 1)                                                                                    \
 	X(arrival_order_sum, ordered_sum, 30, 0)                                                                           \
 	X(uninitialised, initialised, 25, 0)
 
@@ -92,7 +97,10 @@
 	X(grid_barrier_mixed)                                                                                              \
 	X(dependent_exit)                                                                                                  \
 	X(cluster_exit)                                                                                                    \
-	X(cluster_plain)
+	X(cluster_plain)                                                                                                   \
+	X(copies_exit)                                                                                                     \
+	X(copies_range)                                                                                                    \
+	X(copies_misaligned)
 
 /* Others: refused, measured, or run in a child process. */
 #define SIMT_OTHER(X)                                                                                                      \

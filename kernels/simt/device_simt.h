@@ -286,6 +286,25 @@ static inline void plumb_prefetch(const void *)
 {
 }
 
+template <typename T> static inline void plumb_copy_async(plumb_shared<T> to, const T *from, int line = __builtin_LINE())
+{
+	static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16, "uint32_t, uint2 or uint4");
+	const T value = *plumb_simt_aligned(from);
+
+	plumb_simt_copy(&*to, &value, sizeof(T), line);
+}
+
+static inline void plumb_copy_commit(void)
+{
+	plumb_simt_copy_commit();
+}
+
+template <int Groups> static inline void plumb_copy_wait(void)
+{
+	static_assert(Groups >= 0, "a number of groups");
+	plumb_simt_copy_wait(Groups);
+}
+
 static inline void plumb_grid_launch_dependents(void)
 {
 #ifdef PLUMB_SIMT_RACE
@@ -544,6 +563,7 @@ static int plumb_simt_start(enum plumb_simt_how how, const char *name, void (*ke
 	auto call = [&]() {
 		kernel(arguments...);
 		plumb_simt_dependency_end();
+		plumb_simt_copy_end();
 	};
 	struct plumb_simt_launch launch = {};
 

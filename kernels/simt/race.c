@@ -498,6 +498,11 @@ static void check(const volatile void *pointer, size_t size, bool stores)
 	}
 }
 
+void plumb_simt_race_store(const void *address, size_t bytes)
+{
+	check(address, bytes, true);
+}
+
 /* The names that -fsanitize=thread makes the compilers call. */
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 

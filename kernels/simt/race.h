@@ -28,6 +28,7 @@
 #define PLUMB_KERNELS_SIMT_RACE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct block;
@@ -44,6 +45,7 @@ void plumb_simt_race_barrier(struct block *block);
 void plumb_simt_race_grid(struct plumb_simt_pool *pool);
 void plumb_simt_race_fence(struct lane *lane);
 void plumb_simt_race_dependents(const struct lane *lane);
+void plumb_simt_race_store(const void *address, size_t bytes); /* by the running thread, where no compiler shows it */
 void plumb_simt_race_free(struct plumb_simt_pool *pool);
 
 #endif

@@ -234,6 +234,7 @@ void plumb_simt_free(struct plumb_simt *simt)
 	if (!simt->pool)
 		return;
 	plumb_simt_race_free(simt->pool);
+	plumb_simt_copy_free(simt->pool);
 	free_blocks(simt->pool);
 	drop_fibers(simt->pool);
 	free(simt->pool);
@@ -411,6 +412,7 @@ int plumb_simt_run(struct plumb_simt *simt, const struct plumb_simt_launch *laun
 	simt->yields += pool->turns;
 	if (pool->failed) {
 		reset_fibers(pool);
+		plumb_simt_copy_free(pool);
 		return PLUMB_SIMT_FAULT;
 	}
 	return PLUMB_SIMT_OK;

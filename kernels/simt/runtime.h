@@ -72,6 +72,12 @@ void plumb_simt_dependency_wait(void);
 void plumb_simt_dependency_end(void);
 void plumb_simt_dependents(void);
 
+/* Copies to shared memory that come later (copy.c): `bytes`, at most 16, of `value` are at `to` once the thread has waited. */
+void plumb_simt_copy(void *to, const void *value, size_t bytes, int line);
+void plumb_simt_copy_commit(void);
+void plumb_simt_copy_wait(unsigned groups);
+void plumb_simt_copy_end(void);
+
 /* A place where the thread may give way to others. */
 void plumb_simt_give_way(enum plumb_simt_point point, int line);
 

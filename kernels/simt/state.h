@@ -41,6 +41,15 @@ enum state {
 	ENDED,
 };
 
+/* A copy under way, asked for at `line`. */
+struct copy {
+	struct copy *next;
+	unsigned char *to, value[16];
+	size_t bytes;
+	uint32_t group;
+	int line;
+};
+
 struct lane {
 	struct plumb_simt_thread head; /* first: plumb_simt_now points here */
 	struct plumb_simt_pool *pool;
@@ -54,6 +63,9 @@ struct lane {
 	/* Its part in a collective. */
 	uint32_t source;
 	uint64_t value, result;
+	/* Its copies under way, the oldest first; groups that it has ended. */
+	struct copy *copies, **copies_end;
+	uint32_t copy_groups;
 };
 
 /* Lanes that arrived at one collective and wait for the rest of its mask. */
@@ -120,6 +132,8 @@ struct plumb_simt_pool {
 	const struct plumb_simt_launch *launch;
 	struct plumb_fiber host;
 	struct plumb_simt_race *race; /* kept between launches */
+	struct copy_slab *copy_slabs; /* kept between launches */
+	struct copy *free_copies;
 	unsigned slots, active;
 	uint64_t n_blocks, next_block, stride,
 		offset; /* block number i of the schedule is (i * stride + offset) mod n_blocks */
@@ -194,5 +208,9 @@ void plumb_simt_turn(struct lane *self);
 void plumb_simt_lane_ends(struct plumb_simt_pool *pool, struct lane *lane);
 /* relaxed: those who left count as arrived. */
 void plumb_simt_finish_barrier(struct block *block);
+
+/* copy.c */
+/* No copy is under way: after a launch that failed, and at the end. */
+void plumb_simt_copy_free(struct plumb_simt_pool *pool);
 
 #endif
