@@ -2,11 +2,12 @@
 /* Projections. A warp takes one piece of several rows; the warps of a block that share rows add their pieces through
  * shared memory, left to right.
  *
- * Two kernels of the same bits. The wide one keeps its part of the input vector in registers (kernels/gemv.h); the other
- * takes any format, any address and any length. */
+ * Three kernels of the same bits. The wide one keeps its part of the input vector in registers (kernels/gemv.h); the staged
+ * one is faster with NVFP4 (kernels/staged.h); the third takes any format, any address and any length. */
 #include "kernels/linear.h"
 
 #include "kernels/gemv.h"
+#include "kernels/staged.h"
 
 enum {
 	WARPS = PLUMB_SPLIT_MAX, /* of a block that takes anything: one row of the most pieces, or several rows */
@@ -84,6 +85,23 @@ static __device__ __forceinline__ void wide_sums(const struct plumb_linear &a, i
 	}
 }
 
+/* Thread i finishes row i of the block; partial (warps, rows), groups of a.pieces warps. */
+static __device__ __forceinline__ void add_pieces(
+	const struct plumb_linear &a, PLUMB_SHARED_PTR(float) partial, int rows, int groups, int64_t block_row)
+{
+	const int i = static_cast<int>(threadIdx.x);
+
+	if (i >= groups * rows || block_row + i >= a.rows)
+		return;
+	const int at = i / rows * a.pieces * rows + i % rows;
+	float sum = partial[at];
+	for (int s = 1; s < a.pieces; s++)
+		sum = sum + partial[at + s * rows];
+	int64_t n = block_row + i;
+	const int p = part_of(a, &n);
+	a.part[p].y[n] = plumb_rne(a.bf16, sum);
+}
+
 /* Warps: the most a block has. rows: of a warp, a multiple of WIDE_FLIGHT. */
 template <int Format, int Steps, int Warps>
 static __global__ void __launch_bounds__(32 * Warps, Warps > WIDE_WARPS ? 1
@@ -108,17 +126,64 @@ static __global__ void __launch_bounds__(32 * Warps, Warps > WIDE_WARPS ? 1
 	else
 		wide_sums<Format, Steps, false>(a, first, rows, k0, k1, staged, partial + warp * rows);
 	__syncthreads();
-	/* thread i finishes row i of the block */
-	const int i = static_cast<int>(threadIdx.x);
-	if (i >= groups * rows || block_row + i >= a.rows)
-		return;
-	const int at = (i / rows << shift) * rows + i % rows;
-	float sum = partial[at];
-	for (int s = 1; s < a.pieces; s++)
-		sum = sum + partial[at + s * rows];
-	int64_t n = block_row + i;
-	const int p = part_of(a, &n);
-	a.part[p].y[n] = plumb_rne(a.bf16, sum);
+	add_pieces(a, partial, rows, groups, block_row);
+}
+
+/* Rows of a warp, Flight of them multiplied together; Warps of a block, Blocks of them on a processor: measured on an H200 for
+ * the two shapes that are built, as are the Loads of the vector a thread. */
+template <int Steps, int Rows, int Flight, int Warps, int Blocks, int Loads>
+static __global__ void __launch_bounds__(32 * Warps, Blocks) linear_staged_kernel(struct plumb_linear a)
+{
+	PLUMB_SHARED(float, partial, Warps *Rows); /* (warps, rows) */
+	PLUMB_DYNAMIC_SHARED(float, staged);       /* the vector, then the warps' rows */
+	const int warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
+	const int shift = __ffs(a.pieces) - 1, piece = warp & (a.pieces - 1), groups = Warps >> shift;
+	const int cols = static_cast<int>(a.cols), length = Steps * PLUMB_ROW_LANES;
+	const int k0 = piece * length, k1 = min(k0 + length, cols);
+	const int64_t block_row = static_cast<int64_t>(blockIdx.x) * (groups * Rows);
+	const int64_t first = block_row + (warp >> shift) * Rows;
+	PLUMB_SHARED_PTR(unsigned char)
+	slot = PLUMB_AS(unsigned char, staged + cols) + warp * Rows * plumb_staged_bytes(Steps);
+	struct plumb_vector<PLUMB_GEMV_LONG> v;
+	float mine = 0.0f; /* factor of row `lane` */
+
+	PLUMB_NO_UNROLL
+	for (int r = 0; r < Rows; r++) { /* past the end the last row again, for nobody */
+		int64_t n = first + r < a.rows ? first + r : a.rows - 1;
+		const int p = part_of(a, &n);
+		const struct plumb_row row = plumb_row_of<PLUMB_NVFP4>(a.part[p].w, n, cols);
+		mine = lane == r ? row.factor : mine;
+		plumb_staged_ask(row, k0, k1, Steps, slot + r * plumb_staged_bytes(Steps));
+		if (r == Flight - 1)
+			plumb_copy_commit();
+	}
+	plumb_copy_commit();
+	plumb_grid_launch_dependents();
+	plumb_grid_dependency_wait(); /* weights are nobody's output: only now is what the launch before wrote needed */
+	plumb_staged_vector<Loads>(a.x, cols, k0, k1, staged, v);
+	PLUMB_NO_UNROLL
+	for (int r = 0; r < Rows; r += Flight) {
+		float sum[Flight], factor[Flight];
+		if (r == 0)
+			plumb_copy_wait<1>();
+		else
+			plumb_copy_wait<0>();
+		__syncwarp();
+		PLUMB_UNROLL
+		for (int i = 0; i < Flight; i++)
+			factor[i] = __shfl_sync(PLUMB_FULL_WARP, mine, r + i);
+		if (k1 - k0 == length)
+			plumb_staged_sums<Flight, Steps, true>(slot + r * plumb_staged_bytes(Steps), factor, v, sum);
+		else
+			plumb_staged_sums<Flight, Steps, false>(slot + r * plumb_staged_bytes(Steps), factor, v, sum);
+		if (lane == 0)
+			PLUMB_UNROLL
+		for (int i = 0; i < Flight; i++)
+			partial[warp * Rows + r + i] = sum[i];
+	}
+	plumb_copy_wait<0>(); /* a warp with one flight has an empty group left */
+	__syncthreads();
+	add_pieces(a, partial, Rows, groups, block_row);
 }
 
 static bool is_wide(const struct plumb_linear *a)
@@ -147,12 +212,40 @@ template <int Format, int Steps> static int launch_wide(const struct plumb_linea
 		(linear_wide_kernel<Format, Steps, WIDE_WARPS>), blocks, threads, shared, stream, *a, rows);
 }
 
+template <int Steps, int Rows, int Flight, int Warps, int Blocks, int Loads>
+static int launch_staged(const struct plumb_linear *a, void *stream)
+{
+	const int rows = Warps / a->pieces * Rows;
+	const size_t shared = sizeof(float) * static_cast<size_t>(a->cols) +
+	                      static_cast<size_t>(Warps * Rows * plumb_staged_bytes(Steps));
+
+	static_assert(Rows % Flight == 0 && Rows / Flight <= 2, "two groups of copies");
+	return PLUMB_LAUNCH_DEPENDENT((linear_staged_kernel<Steps, Rows, Flight, Warps, Blocks, Loads>),
+		static_cast<unsigned>((a->rows + rows - 1) / rows), 32 * Warps, shared, stream, *a);
+}
+
+/* Where a part does not lie as copies need it, or a shape was not measured: the wide kernel. */
+static bool is_staged(const struct plumb_linear *a, int pieces, int64_t least, int64_t most)
+{
+	bool staged = a->pieces == pieces && a->cols > least && a->cols <= most;
+	for (int p = 0; p < a->parts; p++)
+		staged = staged && plumb_staged_rows(&a->part[p].w, a->cols);
+	return staged;
+}
+
 extern "C" int PLUMB_LAUNCHER(linear)(const struct plumb_linear *linear, void *stream)
 {
 	const int enough = is_wide(linear) ? plumb_gemv_steps(linear->cols, linear->pieces) : 0;
 	const int steps = linear->pieces > WIDE_WARPS && enough > WIDE_SHORT ? 0 : enough;
 	const int64_t rows = WARPS / linear->pieces;
 
+	if (plumb_gemv_vector_wide(linear->x)) {
+		/* 2560 columns in one piece: 10 steps; 6144 in four: 6 */
+		if (is_staged(linear, 1, 2304, 2560))
+			return launch_staged<10, 4, 2, 14, 2, 2>(linear, stream);
+		if (is_staged(linear, 4, 5120, 6144))
+			return launch_staged<6, 5, 5, 8, 2, 6>(linear, stream);
+	}
 	switch (steps ? linear->part[0].w.format * 16 + steps : -1) {
 #define PLUMB_CASE(format, steps)                                                                                          \
 	case format * 16 + steps:                                                                                          \
