@@ -181,7 +181,6 @@ static __global__ void __launch_bounds__(32 * Warps, Blocks) linear_staged_kerne
 		for (int i = 0; i < Flight; i++)
 			partial[warp * Rows + r + i] = sum[i];
 	}
-	plumb_copy_wait<0>(); /* a warp with one flight has an empty group left */
 	__syncthreads();
 	add_pieces(a, partial, Rows, groups, block_row);
 }
