@@ -54,7 +54,8 @@ static void call_make(struct call *c, const struct shape *s, size_t late_data, s
 		c->x[k] = (float)((int)(draw() % 2001) - 1000) * 0x1.8p-9f;
 	c->a.x = c->x;
 	for (int p = 0; p < 3 && s->rows[p]; p++) {
-		const size_t data = (size_t)(s->rows[p] * s->cols / 2), scale = (size_t)(s->rows[p] * s->cols / 16);
+		const size_t data = (size_t)(s->rows[p] * s->cols / 2),
+			     scale = (size_t)(s->rows[p] * ((s->cols + 15) / 16));
 
 		c->data[p] = take(data + late_data);
 		c->scale[p] = take(scale + late_scale);
