@@ -164,14 +164,14 @@ static __global__ void __launch_bounds__(32 * Warps, Blocks) linear_staged_kerne
 	PLUMB_NO_UNROLL
 	for (int r = 0; r < Rows; r += Flight) {
 		float sum[Flight], factor[Flight];
+		PLUMB_UNROLL
+		for (int i = 0; i < Flight; i++)
+			factor[i] = __shfl_sync(PLUMB_FULL_WARP, mine, r + i);
 		if (r == 0)
 			plumb_copy_wait<1>();
 		else
 			plumb_copy_wait<0>();
 		__syncwarp();
-		PLUMB_UNROLL
-		for (int i = 0; i < Flight; i++)
-			factor[i] = __shfl_sync(PLUMB_FULL_WARP, mine, r + i);
 		if (k1 - k0 == length)
 			plumb_staged_sums<Flight, Steps, true>(slot + r * plumb_staged_bytes(Steps), factor, v, sum);
 		else

@@ -62,8 +62,8 @@ void faults_free(struct fault_list *list);
 
 /* ---- the library ---- */
 
-/* A file that can be mutated, and what judges it (tests/faults/targets.json). A header of kernels has neither ops nor tests, a
- * kernel file with launches besides those of its ops both. */
+/* A file that can be mutated, and what judges it (tests/faults/targets.json). A header of kernels has neither ops nor tests,
+ * or tests where the ops' sizes do not reach it, a kernel file with launches besides those of its ops both. */
 struct fault_target {
 	char *file;
 	char *unit;   /* "moe" of kernels/moe.cu; NULL: no kernel file */

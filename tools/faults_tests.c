@@ -23,7 +23,7 @@ static int host_objects(const struct fault_judge *j, const char *test, const cha
 	const struct fault_object *out[MAX_SWAPS])
 {
 	char *folder = faults_format("tests/CMakeFiles/%s.dir/", program_of(test));
-	const bool kernels = strlen(file) > 3 && strcmp(file + strlen(file) - 3, ".cu") == 0;
+	const bool kernels = strncmp(file, "kernels/", 8) == 0;
 	int n = 0;
 
 	for (size_t i = 0; i < j->build->objects && n < MAX_SWAPS; i++) {
