@@ -4,8 +4,9 @@
  * has nothing to say; and what copies cannot reach is left to the others. */
 #include <check.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "kernels/linear.h"
 #include "kernels/simt/simt.h"
@@ -29,17 +30,29 @@ static uint32_t draw(void)
 	return state >> 8;
 }
 
-static void *take(size_t bytes)
+/* Memory on a 16-byte boundary that ends before a page which nobody may read. */
+struct piece {
+	unsigned char *at;
+	void *pages;
+	size_t mapped;
+};
+
+static struct piece take(size_t bytes)
 {
-	void *p = aligned_alloc(16, (bytes + 15) / 16 * 16);
-	ck_assert_ptr_nonnull(p);
+	const size_t page = (size_t)sysconf(_SC_PAGESIZE), room = (bytes + page - 1) / page * page;
+	struct piece p = {.mapped = room + page};
+
+	p.pages = mmap(NULL, p.mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ck_assert_ptr_ne(p.pages, MAP_FAILED);
+	p.at = (unsigned char *)p.pages + (room - bytes) / 16 * 16;
+	ck_assert_int_eq(mprotect((unsigned char *)p.pages + room, page, PROT_NONE), 0);
 	return p;
 }
 
 /* Everything of a call, data and scales `late` bytes behind a 16-byte boundary. */
 struct call {
 	struct plumb_linear a;
-	unsigned char *data[3], *scale[3];
+	struct piece data[3], scale[3], vector;
 	float *x, y[MOST_ROWS];
 };
 
@@ -49,7 +62,8 @@ static void call_make(struct call *c, const struct shape *s, size_t late_data, s
 	state = 77;
 	c->a.cols = s->cols;
 	c->a.pieces = s->pieces;
-	c->x = take(sizeof(float) * (size_t)(s->cols + 1));
+	c->vector = take(sizeof(float) * (size_t)(s->cols + 1));
+	c->x = (float *)(void *)c->vector.at;
 	for (int64_t k = 0; k < s->cols; k++)
 		c->x[k] = (float)((int)(draw() % 2001) - 1000) * 0x1.8p-9f;
 	c->a.x = c->x;
@@ -60,11 +74,11 @@ static void call_make(struct call *c, const struct shape *s, size_t late_data, s
 		c->data[p] = take(data + late_data);
 		c->scale[p] = take(scale + late_scale);
 		for (size_t i = 0; i < data; i++)
-			c->data[p][late_data + i] = (unsigned char)draw();
+			c->data[p].at[late_data + i] = (unsigned char)draw();
 		for (size_t i = 0; i < scale; i++)
-			c->scale[p][late_scale + i] = (unsigned char)(draw() % 0x7f);
-		c->a.part[p].w = (struct plumb_matrix){.data = c->data[p] + late_data,
-			.scale = c->scale[p] + late_scale,
+			c->scale[p].at[late_scale + i] = (unsigned char)(draw() % 0x7f);
+		c->a.part[p].w = (struct plumb_matrix){.data = c->data[p].at + late_data,
+			.scale = c->scale[p].at + late_scale,
 			.global = 0x1.234568p-3f * (float)(p + 1),
 			.format = PLUMB_NVFP4};
 		c->a.part[p].rows = s->rows[p];
@@ -77,11 +91,11 @@ static void call_make(struct call *c, const struct shape *s, size_t late_data, s
 
 static void call_free(struct call *c)
 {
-	for (int p = 0; p < 3; p++) {
-		free(c->data[p]);
-		free(c->scale[p]);
+	for (int p = 0; p < c->a.parts; p++) {
+		munmap(c->data[p].pages, c->data[p].mapped);
+		munmap(c->scale[p].pages, c->scale[p].mapped);
 	}
-	free(c->x);
+	munmap(c->vector.pages, c->vector.mapped);
 }
 
 static void run(struct call *c, int (*launch)(const struct plumb_linear *, void *), uint64_t seed)

@@ -71,7 +71,7 @@ bool faults_is_library(const struct fault_object *o)
 static bool is_host_fault(const struct fault_judge *j, const struct fault *f)
 {
 	const struct fault_target *t = faults_target(j->targets, f->file);
-	return t && t->tests && (t->ops ? f->tests : f->mutant || f->op == PLUMB_OP_COUNT);
+	return t && t->tests && (f->tests || (!t->ops && (f->mutant || f->op == PLUMB_OP_COUNT)));
 }
 
 /* Whether what lives in the ops' seats goes into tests too: the seats do not run the other launches of its file. */
