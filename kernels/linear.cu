@@ -2,7 +2,8 @@
 /* Projections. A warp takes one piece of several rows; the warps of a block that share rows add their pieces through
  * shared memory, left to right.
  *
- * Three kernels of the same bits. The wide one keeps its part of the input vector in registers (kernels/gemv.h); the staged
+ * Three kernels of the same bits. The wide one, for parts of one format, keeps its part of the input vector in registers
+ * (kernels/gemv.h); the staged
  * one is faster with NVFP4 (kernels/staged.h); the third takes any format, any address and any length. */
 #include "kernels/linear.h"
 
@@ -232,7 +233,7 @@ static bool is_staged(const struct plumb_linear *a, int pieces, int64_t least, i
 	return staged;
 }
 
-extern "C" int PLUMB_LAUNCHER(linear)(const struct plumb_linear *linear, void *stream)
+static int launch(const struct plumb_linear *linear, void *stream)
 {
 	const int enough = is_wide(linear) ? plumb_gemv_steps(linear->cols, linear->pieces) : 0;
 	const int steps = linear->pieces > WIDE_WARPS && enough > WIDE_SHORT ? 0 : enough;
@@ -255,4 +256,35 @@ extern "C" int PLUMB_LAUNCHER(linear)(const struct plumb_linear *linear, void *s
 		return PLUMB_LAUNCH(linear_kernel, static_cast<unsigned>((linear->rows + rows - 1) / rows), 32 * WARPS, 0,
 			stream, *linear);
 	}
+}
+
+/* Whether some parts differ in format and each could be wide by itself. */
+static bool is_mixed(const struct plumb_linear *a)
+{
+	bool wide = plumb_gemv_vector_wide(a->x), alike = true;
+	for (int p = 0; p < a->parts; p++) {
+		wide = wide && plumb_gemv_rows_wide(&a->part[p].w, a->cols);
+		alike = alike && a->part[p].w.format == a->part[0].w.format;
+	}
+	return wide && !alike;
+}
+
+/* A launch has one format, or is slow: neighbouring parts of one format at a time. The pieces stay those of the whole call. */
+extern "C" int PLUMB_LAUNCHER(linear)(const struct plumb_linear *linear, void *stream)
+{
+	if (!is_mixed(linear))
+		return launch(linear, stream);
+	for (int p = 0; p < linear->parts;) {
+		struct plumb_linear run = *linear;
+		run.parts = 0;
+		run.rows = 0;
+		do {
+			run.rows += linear->part[p].rows;
+			run.part[run.parts++] = linear->part[p++];
+		} while (p < linear->parts && linear->part[p].w.format == run.part[0].w.format);
+		const int status = launch(&run, stream);
+		if (status != 0)
+			return status;
+	}
+	return 0;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Launcher of the projections that end in a store: up to four matrices that share one input vector, one launch. */
+/* Launcher of the projections that end in a store: up to four matrices that share one input vector: one launch, or one
+ * for each stretch of parts that share a format. */
 #ifndef PLUMB_KERNELS_LINEAR_H
 #define PLUMB_KERNELS_LINEAR_H
 

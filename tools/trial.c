@@ -36,16 +36,28 @@ bool trial_is_vector(const struct plumb_operand *info)
 	       (strstr(name, "norm") || !strcmp(name, "conv") || !strcmp(name, "a_log") || !strcmp(name, "dt_bias"));
 }
 
+/* Which of with.formats a matrix has. */
+static int format_slot(const char *name)
+{
+	static const struct {
+		const char *name;
+		int slot;
+	} others[] = {{"shared_gate", 1}, {"shared_up", 1}, {"shared_down", 1}, {"w_b", 1}, {"w_a", 1}, {"up", 2},
+		{"w_z", 2}, {"w_k", 2}};
+
+	for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+		if (strcmp(name, others[i].name) == 0)
+			return others[i].slot;
+	return 0;
+}
+
 /* Formats of the operand's matrices and of their scales. */
 static void choose_formats(struct trial *c, const struct trial_operand *o, int format, struct plumb_weight *w)
 {
 	int choices = trial_is_vector(o->info) ? PLUMB_PLAIN_FORMATS : PLUMB_FORMAT_COUNT;
 
 	if (format < 0 && !trial_is_vector(o->info))
-		format = c->with.formats[strncmp(o->info->name, "shared_", 7) == 0 ? 1
-					 : strcmp(o->info->name, "up") == 0        ? 2
-										   : 0] -
-		         1;
+		format = c->with.formats[format_slot(o->info->name)] - 1;
 	if (format < 0 || format >= choices)
 		format = (int)trial_random_below(&c->random, choices);
 	w->format = (enum plumb_format)format;

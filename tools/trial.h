@@ -98,8 +98,8 @@ struct trial_options {
 	int caches;                     /* 1 + enum plumb_format of every cache; 0: kv, and the policy's in the indexer */
 	size_t skew;                    /* bytes by which arrays of reals lie behind a multiple of 16 */
 	bool aligned;                   /* every matrix begins at an address where wide loads are possible */
-	int formats[3]; /* where format is -1: 1 + enum plumb_format of matrices, of those of the shared expert,
-	                                   of the experts' up; 0: random for each */
+	int formats[3]; /* where format is -1: 1 + enum plumb_format of matrices; of those of the shared expert and GDN's
+	                   b and a; of the experts' up, GDN's z, attention's k. 0: random for each */
 	bool far;       /* tables and pages of caches lie more than 2^31 elements apart */
 };
 
