@@ -294,7 +294,6 @@ static __global__ void __launch_bounds__(ROUTER_THREADS, 1) moe_router_kernel(st
 	const int64_t row = static_cast<int64_t>(blockIdx.x) * (ROUTER_WARPS / a.pieces) + warp / a.pieces;
 	const bool live = row <= a.experts;
 
-	plumb_grid_launch_dependents();
 	if (live) {
 		const struct plumb_matrix m[1] = {row < a.experts ? a.gate : a.shared_gate};
 		const int64_t n[1] = {row < a.experts ? row : 0};
@@ -310,6 +309,7 @@ static __global__ void __launch_bounds__(ROUTER_THREADS, 1) moe_router_kernel(st
 	} else {
 		plumb_grid_dependency_wait();
 	}
+	plumb_grid_launch_dependents();
 	__syncthreads();
 	if (live && piece == 0 && lane == 0) {
 		float sum = part[warp];
@@ -358,6 +358,12 @@ extern "C" int PLUMB_LAUNCHER(moe_router)(const struct plumb_moe_router_launch *
 static __device__ __forceinline__ bool in_range(int32_t expert, int32_t experts)
 {
 	return expert >= 0 && expert < experts;
+}
+
+/* Formats of routed experts and the shared one that the wide kernels are built for: those of the releases. */
+static bool formats_meet(int routed, int shared)
+{
+	return shared == routed || shared == PLUMB_BF16 || (routed == PLUMB_NVFP4 && shared == PLUMB_FP8_ROW);
 }
 
 /* Alike: gate and up have one format, in the routed experts and in the shared one. Then a warp has both rows in flight
@@ -453,9 +459,12 @@ static __global__ void __launch_bounds__(32 * GATE_UP_WIDE_WARPS, Format == Shar
 	};
 	float gate = 0.0f, up = 0.0f;
 
-	plumb_grid_launch_dependents();
-	plumb_grid_dependency_wait(); /* which experts, is what the launch before says */
+	if (!a.early)
+		plumb_grid_dependency_wait();
 	plumb_vector_take(a.x, cols, 0, cols, staged, v);
+	if (a.early)
+		plumb_grid_dependency_wait(); /* which experts, is what the launch before says */
+	plumb_grid_launch_dependents();
 	PLUMB_NO_UNROLL
 	for (int u = 0; u < GATE_UP_UNITS; u++) {
 		const int unit = first + u;
@@ -490,6 +499,10 @@ template <int Format, int Steps> static int gate_up_wide(const struct plumb_moe_
 	if (a->shared_gate.format == Format)
 		return PLUMB_LAUNCH_DEPENDENT((moe_gate_up_wide_kernel<Format, Format, Steps>), blocks,
 			32 * GATE_UP_WIDE_WARPS, shared, stream, *a, routed);
+	if constexpr (Format == PLUMB_NVFP4)
+		if (a->shared_gate.format == PLUMB_FP8_ROW)
+			return PLUMB_LAUNCH_DEPENDENT((moe_gate_up_wide_kernel<Format, PLUMB_FP8_ROW, Steps>), blocks,
+				32 * GATE_UP_WIDE_WARPS, shared, stream, *a, routed);
 	return PLUMB_LAUNCH_DEPENDENT((moe_gate_up_wide_kernel<Format, PLUMB_BF16, Steps>), blocks, 32 * GATE_UP_WIDE_WARPS,
 		shared, stream, *a, routed);
 }
@@ -498,9 +511,8 @@ static bool gate_up_is_wide(const struct plumb_moe_gate_up_launch *a)
 {
 	const int routed = a->gate.format, shared = a->shared_gate.format;
 	return a->pieces == 1 && a->gate.wide && a->up.wide && a->up.format == routed && a->shared_up.format == shared &&
-	       (shared == routed || shared == PLUMB_BF16) && a->cols % 8 == 0 &&
-	       plumb_gemv_rows_wide(&a->shared_gate, a->cols) && plumb_gemv_rows_wide(&a->shared_up, a->cols) &&
-	       plumb_gemv_vector_wide(a->x);
+	       formats_meet(routed, shared) && a->cols % 8 == 0 && plumb_gemv_rows_wide(&a->shared_gate, a->cols) &&
+	       plumb_gemv_rows_wide(&a->shared_up, a->cols) && plumb_gemv_vector_wide(a->x);
 }
 
 extern "C" int PLUMB_LAUNCHER(moe_gate_up)(const struct plumb_moe_gate_up_launch *launch, void *stream)
@@ -604,7 +616,7 @@ static __global__ void __launch_bounds__(32 * DOWN_WARPS) moe_down_kernel(struct
  * while the first pass waits for its own; to hold those of two passes in registers would cost the second block on an SM. */
 template <int Format, int Steps>
 static __device__ __forceinline__ void down_sums(const struct plumb_matrix &m, int64_t first, int64_t rows, const float *x,
-	int cols, PLUMB_SHARED_PTR(float) none, PLUMB_SHARED_PTR(float) out)
+	int cols, bool early, PLUMB_SHARED_PTR(float) none, PLUMB_SHARED_PTR(float) out)
 {
 	struct plumb_vector<Steps> v = {
 	};
@@ -623,6 +635,8 @@ static __device__ __forceinline__ void down_sums(const struct plumb_matrix &m, i
 		if (p == 0) {
 			const int64_t last = first + DOWN_WIDE_ROWS < rows ? first + DOWN_WIDE_ROWS : rows;
 			plumb_rows_prefetch<Format>(row[0], static_cast<int>(last - first), cols);
+			if (early)
+				plumb_grid_dependency_wait();
 			plumb_vector_take(x, cols, 0, cols, none, v);
 		}
 		plumb_rows_sums<Format, Steps, DOWN_WIDE_FLIGHT, false>(stored, v, sum);
@@ -645,19 +659,24 @@ static __global__ void __launch_bounds__(32 * DOWN_WIDE_WARPS) moe_down_wide_ker
 	PLUMB_SHARED_PTR(float) out = partial + slot * DOWN_WIDE_ROWS;
 
 	plumb_grid_launch_dependents();
-	plumb_grid_dependency_wait(); /* which experts, is what a launch before says */
+	if (!a.early)
+		plumb_grid_dependency_wait(); /* which experts, is what a launch before says */
 	if (thread % 32 == 0)
-		weight[slot] = slot == a.chosen ? *a.shared_weight : a.weight[slot];
+		weight[slot] = __ldcg(slot == a.chosen ? a.shared_weight : a.weight + slot);
 	if (slot == a.chosen) {
-		down_sums<SharedFormat, Steps>(
-			a.shared_down, first, a.rows, a.shared_hidden, static_cast<int>(a.shared_inner), partial, out);
+		down_sums<SharedFormat, Steps>(a.shared_down, first, a.rows, a.shared_hidden,
+			static_cast<int>(a.shared_inner), a.early, partial, out);
 	} else {
-		const int32_t e = a.expert[slot];
-		if (in_range(e, a.experts))
+		const int32_t e = __ldcg(a.expert + slot);
+		if (in_range(e, a.experts)) {
 			down_sums<Format, Steps>(plumb_bank_matrix(a.down, e), first, a.rows, a.hidden + slot * a.inner,
-				static_cast<int>(a.inner), partial, out);
-		else if (thread % 32 < DOWN_WIDE_ROWS)
-			out[thread % 32] = plumb_nanf();
+				static_cast<int>(a.inner), a.early, partial, out);
+		} else {
+			if (a.early)
+				plumb_grid_dependency_wait();
+			if (thread % 32 < DOWN_WIDE_ROWS)
+				out[thread % 32] = plumb_nanf();
+		}
 	}
 	__syncthreads();
 	if (thread >= DOWN_WIDE_ROWS || n >= a.rows)
@@ -682,6 +701,10 @@ template <int Format, int Steps> static int down_wide(const struct plumb_moe_dow
 	if (a->shared_down.format == Format)
 		return PLUMB_LAUNCH_DEPENDENT(
 			(moe_down_wide_kernel<Format, Format, Steps>), blocks, threads, 0, stream, *a);
+	if constexpr (Format == PLUMB_NVFP4)
+		if (a->shared_down.format == PLUMB_FP8_ROW)
+			return PLUMB_LAUNCH_DEPENDENT(
+				(moe_down_wide_kernel<Format, PLUMB_FP8_ROW, Steps>), blocks, threads, 0, stream, *a);
 	return PLUMB_LAUNCH_DEPENDENT((moe_down_wide_kernel<Format, PLUMB_BF16, Steps>), blocks, threads, 0, stream, *a);
 }
 
@@ -692,7 +715,7 @@ static int down_steps(const struct plumb_moe_down_launch *a)
 	const int shared = a->shared_down.format, steps = plumb_gemv_steps(longer, 1);
 
 	if (a->pieces != 1 || a->shared_pieces != 1 || a->chosen + 1 > DOWN_WIDE_WARPS || !a->down.wide || steps > 3 ||
-		a->inner % 8 != 0 || (shared != a->down.format && shared != PLUMB_BF16) ||
+		a->inner % 8 != 0 || !formats_meet(a->down.format, shared) ||
 		!plumb_gemv_rows_wide(&a->shared_down, a->shared_inner) || !plumb_gemv_vector_wide(a->hidden) ||
 		!plumb_gemv_vector_wide(a->shared_hidden))
 		return 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Launchers of the mixture-of-experts stage, one token a launch. Contracts: core/ops/moe.h. */
+/* Launchers of the mixture-of-experts stage, one token a launch. Contracts: core/ops/moe.h. Router and gate_up let their
+ * successor begin when what came before them has ended (kernels/device.h, overlap). */
 #ifndef PLUMB_KERNELS_MOE_H
 #define PLUMB_KERNELS_MOE_H
 
@@ -44,6 +45,7 @@ struct plumb_moe_gate_up_launch {
 	int32_t chosen;                             /* A */
 	int pieces;                                 /* plumb_split_count(2*(A*F + Fs), D) */
 	int bf16;
+	int early; /* the launch before is moe_router: x is older, and is read before that has ended */
 };
 
 struct plumb_moe_down_launch {
@@ -65,6 +67,8 @@ struct plumb_moe_down_launch {
 	int pieces;                      /* plumb_split_count(D*(A+1), F) */
 	int shared_pieces;               /* plumb_split_count(D*(A+1), Fs) */
 	int bf16;
+	int early; /* the launch before is moe_gate_up: expert, weight and shared_weight are older, and are read before that
+	              has ended, as are the weights that they name */
 };
 
 PLUMB_DECLARE_LAUNCHER(moe_router, const struct plumb_moe_router_launch *launch, void *stream);

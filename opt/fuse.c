@@ -15,6 +15,7 @@ static const struct {
 	{"hc_inject", PLUMB_FUSE_HC_INJECT},
 	{"attn_heads", PLUMB_FUSE_ATTN_HEADS},
 	{"attn_gate", PLUMB_FUSE_ATTN_GATE},
+	{"moe_early", PLUMB_FUSE_MOE_EARLY},
 };
 
 int plumb_fuse_parse(const char *text, int *fusions, struct plumb_error *err)
@@ -30,7 +31,7 @@ int plumb_fuse_parse(const char *text, int *fusions, struct plumb_error *err)
 		if (w == count)
 			return plumb_fail(err, PLUMB_BAD_INPUT,
 				"'%.*s' is no fusion, expected on, off, or some of gdn_step, hc_inject, attn_heads, "
-				"attn_gate",
+				"attn_gate, moe_early",
 				length < 40 ? (int)length : 40, p);
 		*fusions |= words[w].fusions;
 		p += length;
@@ -210,4 +211,38 @@ int plumb_fuse_attn_gate(const struct plumb_env *env, const struct plumb_attn_ga
 	}
 	int status = let_go(env);
 	return status == PLUMB_OK ? PLUMB_RUN(env, attn_gate, launch) : status;
+}
+
+/* The router and gate_up run at once: what they leave is that they were the last launch. */
+int plumb_fuse_moe_router(const struct plumb_env *env, const struct plumb_moe_router_launch *launch)
+{
+	struct plumb_device *d = env->device;
+
+	if (leaves(env, PLUMB_FUSE_MOE_EARLY, PLUMB_MOE_GATE_UP))
+		d->fuse.router = *launch;
+	return PLUMB_RUN(env, moe_router, launch);
+}
+
+int plumb_fuse_moe_gate_up(const struct plumb_env *env, const struct plumb_moe_gate_up_launch *launch)
+{
+	struct plumb_device *d = env->device;
+	struct plumb_moe_gate_up_launch early = *launch;
+
+	early.early = takes(env, PLUMB_MOE_GATE_UP, d->fuse.router.x, launch->x);
+	if (early.early && leaves(env, PLUMB_FUSE_MOE_EARLY, PLUMB_MOE_DOWN))
+		d->fuse.gate_up = early;
+	return PLUMB_RUN(env, moe_gate_up, &early);
+}
+
+int plumb_fuse_moe_down(const struct plumb_env *env, const struct plumb_moe_down_launch *launch)
+{
+	struct plumb_device *d = env->device;
+	const struct plumb_moe_router_launch *router = &d->fuse.router;
+	struct plumb_moe_down_launch early = *launch;
+
+	early.early = takes(env, PLUMB_MOE_DOWN, d->fuse.gate_up.hidden, launch->hidden) &&
+	              router->expert == launch->expert && router->weight == launch->weight &&
+	              router->shared_weight == launch->shared_weight;
+	d->fuse.taker = PLUMB_OP_COUNT;
+	return PLUMB_RUN(env, moe_down, &early);
 }

@@ -8,6 +8,8 @@
  *	hc_inject   hc_inject into the next site's hc_norm_down
  *	attn_heads  attn_qk_rope, the last launch of qsa_project
  *	attn_gate   the last launch of attn_decode, attn_gate
+ *	moe_early   three launches as ever, moe_router, moe_gate_up, moe_down, but each of the last two begins with what it
+ *	            needs from before its predecessor
  *
  * What passes between the ops of one launch (gdn's y and o, attention's o) is not written then. */
 #ifndef PLUMB_OPT_FUSE_H
@@ -17,6 +19,7 @@
 #include "kernels/attention.h"
 #include "kernels/gdn.h"
 #include "kernels/hc.h"
+#include "kernels/moe.h"
 #include "kernels/qsa.h"
 #include "opt/device.h"
 
@@ -29,7 +32,8 @@ enum plumb_fusion {
 	PLUMB_FUSE_HC_INJECT = 2,
 	PLUMB_FUSE_ATTN_GATE = 4,
 	PLUMB_FUSE_ATTN_HEADS = 8,
-	PLUMB_FUSE_ALL = 15,
+	PLUMB_FUSE_MOE_EARLY = 16,
+	PLUMB_FUSE_ALL = 31,
 };
 
 /* "on", "off", or names from the list above with commas between: their sum. Errors: PLUMB_BAD_INPUT naming the word. */
@@ -54,11 +58,16 @@ int plumb_fuse_attn_heads(const struct plumb_env *env, const struct plumb_attn_h
 int plumb_fuse_qsa_heads(const struct plumb_env *env, const struct plumb_qsa_heads *launch);
 int plumb_fuse_attn_combine(const struct plumb_env *env, const struct plumb_attn_token *launch);
 int plumb_fuse_attn_gate(const struct plumb_env *env, const struct plumb_attn_gate_launch *launch);
+int plumb_fuse_moe_router(const struct plumb_env *env, const struct plumb_moe_router_launch *launch);
+int plumb_fuse_moe_gate_up(const struct plumb_env *env, const struct plumb_moe_gate_up_launch *launch);
+int plumb_fuse_moe_down(const struct plumb_env *env, const struct plumb_moe_down_launch *launch);
 
 /* What a device keeps of it. */
 struct plumb_fuse {
-	int fusions;         /* of the step under way; 0: none is */
-	enum plumb_op taker; /* of what is left, PLUMB_OP_COUNT: nothing is */
+	int fusions;                           /* of the step under way; 0: none is */
+	enum plumb_op taker;                   /* of what is left, PLUMB_OP_COUNT: nothing is */
+	struct plumb_moe_router_launch router; /* ran just now */
+	struct plumb_moe_gate_up_launch gate_up;
 	struct plumb_gdn_step_launch gdn;
 	struct plumb_hc_inject_launch inject;
 	struct plumb_attn_heads heads;

@@ -5,6 +5,7 @@
 #include "core/order.h"
 #include "kernels/moe.h"
 #include "opt/device.h"
+#include "opt/fuse.h"
 #include "opt/matrix.h"
 #include "opt/opt.h"
 
@@ -58,7 +59,7 @@ int moe_router_opt(const struct plumb_env *env, const void *args)
 		m.expert = a->expert + t * A;
 		m.weight = a->weight + t * A;
 		m.shared_weight = a->shared_weight + t;
-		status = PLUMB_RUN(env, moe_router, &m);
+		status = plumb_fuse_moe_router(env, &m);
 	}
 	return status;
 }
@@ -96,7 +97,7 @@ int moe_gate_up_opt(const struct plumb_env *env, const void *args)
 		m.expert = a->expert + t * A;
 		m.hidden = a->hidden + t * A * F;
 		m.shared_hidden = a->shared_hidden + t * Fs;
-		status = PLUMB_RUN(env, moe_gate_up, &m);
+		status = plumb_fuse_moe_gate_up(env, &m);
 	}
 	return status;
 }
@@ -130,7 +131,7 @@ int moe_down_opt(const struct plumb_env *env, const void *args)
 		m.y = a->y + t * D;
 		m.routed = a->routed ? a->routed + t * D : NULL;
 		m.shared = a->shared ? a->shared + t * D : NULL;
-		status = PLUMB_RUN(env, moe_down, &m);
+		status = plumb_fuse_moe_down(env, &m);
 	}
 	return status;
 }

@@ -119,7 +119,7 @@ static const struct shape shapes[] = {
 	{PLUMB_MOE_DOWN, small_output},       /* 2560 x 640, routed and shared */
 	{PLUMB_LM_HEAD, few_tokens},          /* 248320 x 2560 */
 };
-enum { SHAPES = sizeof shapes / sizeof shapes[0] };
+enum { SHAPES = sizeof shapes / sizeof shapes[0], MIXTURES = 6 };
 
 static struct plumb_config release(const struct shape *shape, bool all_rows)
 {
@@ -173,6 +173,31 @@ START_TEST(release_columns_with_fewer_rows)
 		.format = (int)format,
 		.traces = 1};
 	expect_holds(trial_new(shape->op, (uint64_t)(100 + _i), &o), plumb_format_name(format));
+}
+END_TEST
+
+/* Matrices of one call in different formats, each of which has a wide arm by itself. */
+START_TEST(release_mixtures)
+{
+	static const struct {
+		enum plumb_op op;
+		enum plumb_format format[3]; /* as trial_options.formats */
+	} mixtures[MIXTURES] = {
+		{PLUMB_GDN_IN_PROJ, {PLUMB_NVFP4, PLUMB_BF16, PLUMB_NVFP4}},
+		{PLUMB_GDN_IN_PROJ, {PLUMB_FP8_BLOCK, PLUMB_BF16, PLUMB_FP8_ROW}},
+		{PLUMB_ATTN_IN_PROJ, {PLUMB_NVFP4, PLUMB_NVFP4, PLUMB_FP8_ROW}},
+		{PLUMB_MOE_GATE_UP, {PLUMB_NVFP4, PLUMB_FP8_ROW, PLUMB_NVFP4}},
+		{PLUMB_MOE_DOWN, {PLUMB_NVFP4, PLUMB_FP8_ROW, PLUMB_NVFP4}},
+		{PLUMB_MOE_GATE_UP, {PLUMB_FP8_BLOCK, PLUMB_BF16, PLUMB_FP8_BLOCK}},
+	};
+	const struct shape *shape = shapes;
+	while (shape->op != mixtures[_i].op)
+		shape++;
+	struct plumb_config cfg = release(shape, false);
+	struct trial_options o = {.cfg = &cfg, .policy = _i % 2, .T = 1, .format = -1, .aligned = true, .traces = 1};
+	for (int i = 0; i < 3; i++)
+		o.formats[i] = 1 + (int)mixtures[_i].format[i];
+	expect_holds(trial_new(shape->op, (uint64_t)(300 + _i), &o), "several formats");
 }
 END_TEST
 
@@ -576,6 +601,7 @@ int main(void)
 	tcase_add_loop_test(cases, release_with_all_rows, 0, SHAPES * PLUMB_FORMAT_COUNT);
 #else
 	tcase_add_loop_test(cases, release_columns_with_fewer_rows, 0, SHAPES * PLUMB_FORMAT_COUNT);
+	tcase_add_loop_test(cases, release_mixtures, 0, MIXTURES);
 	tcase_add_loop_test(cases, release_head_in_one_piece, 0, 3);
 #endif
 	tcase_add_loop_test(cases, odd_rows_and_columns, 0, PLUMB_FORMAT_COUNT);
