@@ -387,18 +387,22 @@ done:
 	return b.base.status;
 }
 
-/* A folder without config.json: the one meant may be the folder `checkpoint` in it, as golden/NAME has one. */
-static int refuse_folder(const char *dir, const char *config_path, struct plumb_error *err)
+/* config.json could not be read, and *err says why. Without one the folder is another: the one meant may be the folder
+ * `checkpoint` in it, as golden/NAME has one. */
+static void explain_folder(const char *dir, const char *config_path, struct plumb_error *err)
 {
 	char *inner = NULL;
-	int status = plumb_fail(
-		err, PLUMB_BAD_INPUT, "%s: cannot open: %s, expected a checkpoint folder", config_path, strerror(errno));
 
+	if (access(config_path, F_OK) == 0)
+		return;
+	int reason = errno;
 	if (asprintf(&inner, "%s/checkpoint/config.json", dir) >= 0 && access(inner, R_OK) == 0)
-		status = plumb_fail(err, PLUMB_BAD_INPUT,
-			"%s: no config.json, expected a checkpoint folder, as %s/checkpoint is", dir, dir);
+		plumb_fail(err, PLUMB_BAD_INPUT, "%s: no config.json, expected a checkpoint folder, as %s/checkpoint is",
+			dir, dir);
+	else
+		plumb_fail(err, PLUMB_BAD_INPUT, "%s: cannot open: %s, expected a checkpoint folder", config_path,
+			strerror(reason));
 	free(inner);
-	return status;
 }
 
 int plumb_checkpoint_open(const char *dir, struct plumb_checkpoint **out, struct plumb_error *err)
@@ -415,12 +419,11 @@ int plumb_checkpoint_open(const char *dir, struct plumb_checkpoint **out, struct
 		status = plumb_fail(err, PLUMB_BAD_INPUT, "%s: no memory", dir);
 		goto done;
 	}
-	if (access(config_path, F_OK) != 0) {
-		status = refuse_folder(dir, config_path, err);
+	if ((status = plumb_config_read(config_path, &ck->model.cfg, err))) {
+		explain_folder(dir, config_path, err);
 		goto done;
 	}
-	if ((status = plumb_config_read(config_path, &ck->model.cfg, err)) ||
-		(status = plumb_shards_open(dir, &ck->shards, err)) || (status = bind_model(ck, err)) ||
+	if ((status = plumb_shards_open(dir, &ck->shards, err)) || (status = bind_model(ck, err)) ||
 		(status = plumb_quant_config_check(config_path, ck->shards, is_skipped, err)) ||
 		(status = plumb_quant_sidecar_check(sidecar_path, ck->shards, is_skipped, err)))
 		goto done;
