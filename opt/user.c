@@ -254,8 +254,12 @@ int plumb_user_load(struct plumb_user *u, const char *path, struct plumb_error *
 		library_free(u, l);
 		return plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for %s", path);
 	}
-	enter_file(u, path, "loading", NULL);
 	snprintf(local, sizeof local, "%s%s", strchr(path, '/') ? "" : "./", path);
+	if ((status = user_file_check(path, err)) != PLUMB_OK) {
+		library_free(u, l);
+		return status;
+	}
+	enter_file(u, path, "loading", NULL);
 	l->handle = dlopen(local, RTLD_NOW | RTLD_LOCAL);
 	if (l->handle) {
 		status = read_library(l, err);

@@ -112,6 +112,10 @@ struct plumb_user {
 	struct user_world world;
 };
 
+/* Whether the file is there, a regular one, and holds all that its headers promise. path: as open takes it, for messages too.
+ * Errors: PLUMB_BAD_INPUT. */
+int user_file_check(const char *path, struct plumb_error *err);
+
 void user_world_begin(struct user_world *world, struct plumb_user_mark *mark);
 void user_world_end(struct user_world *world);
 /* Before and after a user's code. mode: what it runs in; NULL: as the process. leave gives the process its own mode back

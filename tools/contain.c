@@ -141,7 +141,9 @@ static int judge(int how, bool killed, int64_t timeout, struct plumb_error *fail
 	/* a kernel that writes where it likes may have written here */
 	shared->trap[sizeof shared->trap - 1] = '\0';
 	m->phase[sizeof m->phase - 1] = m->ops[sizeof m->ops - 1] = m->path[sizeof m->path - 1] = '\0';
-	const int status = m->path[0] ? PLUMB_MISMATCH : PLUMB_BAD_INPUT;
+	const bool loads = m->under_way && !m->ops[0] && strcmp(m->phase, "loading") == 0;
+	/* a file that cannot even be loaded is bad input, and nothing of it has been compared */
+	const int status = m->path[0] && !loads ? PLUMB_MISMATCH : PLUMB_BAD_INPUT;
 	char where[700], last[600], at[48] = "", hint[300] = "";
 
 	if (m->path[0])
@@ -155,14 +157,14 @@ static int judge(int how, bool killed, int64_t timeout, struct plumb_error *fail
 	if (shared->signal && shared->signal != SIGFPE)
 		snprintf(at, sizeof at, " at address 0x%llx", (unsigned long long)shared->address);
 	if (killed)
-		return plumb_fail(failure, PLUMB_MISMATCH, "%s hangs: no result after %lld seconds (--timeout)", where,
-			(long long)timeout);
+		return plumb_fail(
+			failure, status, "%s hangs: no result after %lld seconds (--timeout)", where, (long long)timeout);
 	if (WIFSIGNALED(how)) {
 		const char *name = sigabbrev_np(WTERMSIG(how));
 		bool same = WTERMSIG(how) == shared->signal;
 		if (same && shared->trap[0])
 			snprintf(hint, sizeof hint, ": %s", shared->trap);
-		else if (same && shared->signal == SIGSEGV && shared->address < NEAR_NULL && m->under_way)
+		else if (same && shared->signal == SIGSEGV && shared->address < NEAR_NULL && m->under_way && m->ops[0])
 			snprintf(hint, sizeof hint,
 				": a null pointer, as look-ups give for a name that the call has not; 'plumb list %.*s' "
 				"has the names",

@@ -12,8 +12,15 @@ struct program_result {
 /* Run `plumb` with a formatted command line; dir: a scratch folder, which its outputs go through. */
 __attribute__((format(printf, 3, 4))) void program(struct program_result *r, const char *dir, const char *format, ...);
 
+/* The same with assignments to environment variables in front of it: "GATE_FAULT=crash". */
+__attribute__((format(printf, 4, 5))) void program_with(
+	struct program_result *r, const char *dir, const char *environment, const char *format, ...);
+
 /* Fails the test, with what the program said, unless it ended with this status. */
 void program_expect(const struct program_result *r, int status);
+
+/* The status, and one line on standard error that names both words. */
+void program_expect_failure(const struct program_result *r, int status, const char *first, const char *second);
 
 /* Bad input: exit status 2, one line that names both words. Standard output is left alone: a decode that fails on the way has
  * ended its line of tokens. */
