@@ -75,7 +75,7 @@ int check_mask(struct check_run *run, const struct plumb_call *call, struct chec
 bool check_residual_recorded(struct check_run *run, int layer);
 
 /* tools/check_fed.c: whether the recorded tensors feed the op that an item comes from; and, after a call that chooses, rows
- * with a tied cut whose choice is not recorded. */
+ * with equal scores at the cut whose choice is not recorded. */
 bool check_fed(struct check_run *run, const struct check_item *item);
 int check_untold(struct check_run *run, const struct plumb_call *call);
 

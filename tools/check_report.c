@@ -54,11 +54,10 @@ static void print_worst(const struct check_item *it)
 		const struct check_choices *c = &it->choices;
 		printf("%lld rows: %lld equal", (long long)c->rows, (long long)c->equal);
 		if (c->tie || c->margin)
-			printf(", %lld tied, %lld by margin (worst %.2g of %.2g allowed)", (long long)c->tie,
+			printf(", %lld by equal scores, %lld by margin (worst %.2g of %.2g allowed)", (long long)c->tie,
 				(long long)c->margin, c->worst_margin, c->worst_bound);
 		if (c->tied_rows)
-			printf("; %lld cut%s through a tie", (long long)c->tied_rows,
-				c->tied_rows == 1 ? " runs" : "s run");
+			printf("; %lld with equal scores at the cut", (long long)c->tied_rows);
 	} else if (it->kind == CHECK_FLOAT && it->compared && at->index >= 0 &&
 		   it->cmp.differ + it->cmp.nan_one + it->cmp.inf_one + it->cmp.inf_sign > 0) {
 		check_item_coordinates(it, at->index, where, sizeof where);
@@ -335,8 +334,8 @@ void check_report_print(const struct check_report *r)
 	for (int i = 0; i < r->views; i++) {
 		const struct check_view *v = &r->view[i];
 		bool good = check_view_status(v) == PLUMB_OK;
-		printf("%s%s%s  %-10s  %d tensors (%d float), %lld values; %d failed; %lld tied cuts, %lld rows explained; "
-		       "%.2f s\n",
+		printf("%s%s%s  %-10s  %d tensors (%d float), %lld values; %d failed; top-k rows: %lld with equal scores "
+		       "at the cut, %lld explained; %.2f s\n",
 			good ? output_good() : output_bad(), good ? "pass" : "FAIL", output_plain(),
 			plumb_view_name(v->view), v->compared, v->floats, (long long)v->elements, v->failed,
 			(long long)v->tied_rows, (long long)v->explained_rows, v->seconds);

@@ -242,8 +242,8 @@ static void views_table(FILE *f, const cJSON *report)
 	const cJSON *view, *op, *bounds = html_get(cJSON_GetArrayItem(html_get(report, "views"), 0), "bounds");
 
 	html_table_begin(f, "What was compared",
-		bounds ? "view|result|#tensors|#failed|#values|#tied cuts|#rows explained|#error / bound"
-		       : "view|result|#tensors|#failed|#values|#tied cuts|#rows explained");
+		bounds ? "view|result|#tensors|#failed|#values|#equal scores at the cut|#rows explained|#error / bound"
+		       : "view|result|#tensors|#failed|#values|#equal scores at the cut|#rows explained");
 	cJSON_ArrayForEach (view, html_get(report, "views")) {
 		double ratio = (double)NAN;
 		bool pass = html_true(view, "pass");
