@@ -78,7 +78,7 @@ static int open_files(struct plumb_shards *s, const char **names, size_t count, 
 	for (size_t i = 0; i < s->files; i++)
 		for (size_t k = 0; k < s->file[i]->tensors; k++)
 			s->tensor[s->tensors++] = &s->file[i]->tensor[k];
-	if (s->tensors) /* NOLINTNEXTLINE(bugprone-sizeof-expression): pointers are sorted */
+	if (s->tensors)
 		qsort(s->tensor, s->tensors, sizeof *s->tensor, compare_tensors);
 	for (size_t i = 1; i < s->tensors; i++)
 		if (strcmp(s->tensor[i - 1]->name, s->tensor[i]->name) == 0)

@@ -314,8 +314,9 @@ static int read_text(hid_t attribute, hid_t type, char *buffer)
 	if (H5Tis_variable_str(type) > 0) {
 		char *text = NULL;
 		H5Tset_size(memory, H5T_VARIABLE);
-		if (H5Aread(attribute, memory, &text) >= 0 && text && strlen(text) < PLUMB_H5_MAX_TEXT) {
-			strcpy(buffer, text);
+		size_t n = H5Aread(attribute, memory, &text) >= 0 && text ? strlen(text) : PLUMB_H5_MAX_TEXT;
+		if (n < PLUMB_H5_MAX_TEXT) {
+			memcpy(buffer, text, n + 1);
 			status = 0;
 		}
 		H5free_memory(text);
@@ -536,11 +537,14 @@ static void limit_time(uint64_t seconds)
 static rlim_t address_space(void)
 {
 	unsigned long pages = 0;
+	char text[64];
 	FILE *statm = fopen("/proc/self/statm", "r");
 
 	if (!statm)
 		return (rlim_t)1 << 46; /* no /proc: as good as no limit */
-	if (fscanf(statm, "%lu", &pages) != 1)
+	if (fgets(text, sizeof text, statm))
+		pages = strtoul(text, NULL, 10);
+	if (pages == 0 || pages == ULONG_MAX)
 		pages = 1ul << 34;
 	fclose(statm);
 	return (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE);
@@ -693,7 +697,6 @@ _Noreturn void plumb_h5_serve(const char *path, int fd)
 {
 	struct child child = {.fd = fd, .address_space = address_space()};
 	struct plumb_h5_request request;
-	ssize_t n;
 
 	/* A fault ends this process quietly: no core file, no handler of the caller's. */
 	limit(RLIMIT_CORE, 0, true);
@@ -711,7 +714,7 @@ _Noreturn void plumb_h5_serve(const char *path, int fd)
 		_exit(0);
 	}
 	send_header(&child, PLUMB_H5_READY, 0);
-	while ((n = recv(fd, &request, sizeof request, MSG_WAITALL)) == (ssize_t)sizeof request)
+	while (recv(fd, &request, sizeof request, MSG_WAITALL) == (ssize_t)sizeof request)
 		if (send_values(&child, &request) < 0)
 			send_failure(&child);
 	_exit(0);

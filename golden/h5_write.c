@@ -479,7 +479,7 @@ int plumb_h5_pieces(struct plumb_h5_writer *w, const char *name, enum plumb_h5_s
 {
 	hsize_t size[PLUMB_H5_RANK] = {0};
 	struct plumb_h5_stream like = {.grows = false};
-	int64_t count;
+	int64_t count = 0;
 	int status = check_call(w, name, type, 1, rank, dim, 0, &count, err);
 
 	*out = NULL;

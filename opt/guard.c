@@ -143,7 +143,7 @@ static void place(struct plumb_guard *g, struct item *it)
 {
 	if (g->traps) {
 		const size_t page = plumb_trap_page(), begin = g->used ? g->used : page;
-		const size_t room = (it->bytes + PLUMB_GUARD_ZONE + 2 * WIDE + page - 1) / page * page;
+		const size_t room = (it->bytes + PLUMB_GUARD_ZONE + (size_t)2 * WIDE + page - 1) / page * page;
 		it->offset = begin +
 		             plumb_trap_place(it->bytes, room, WIDE, (uintptr_t)it->host, g->turn + (uint64_t)g->trapped);
 		g->used = begin + room + page;

@@ -39,9 +39,9 @@ int plumb_buffer_reserve(struct plumb_device *d, struct plumb_buffer *b, size_t 
 		room *= 2;
 	if (room < bytes || (bytes > (size_t)64 << 20))
 		room = bytes;
-	if (room > SIZE_MAX - 2 * PLUMB_GUARD_ZONE)
+	if (room > SIZE_MAX - (size_t)2 * PLUMB_GUARD_ZONE)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "a device buffer of %zu bytes is out of range", bytes);
-	unsigned char *memory = d->backend->take(d, room + 2 * PLUMB_GUARD_ZONE, err);
+	unsigned char *memory = d->backend->take(d, room + (size_t)2 * PLUMB_GUARD_ZONE, err);
 	if (!memory)
 		return PLUMB_BAD_INPUT;
 	int status = PLUMB_OK;
@@ -304,7 +304,7 @@ static bool matrix_same(const struct plumb_weight *a, const struct plumb_weight 
 {
 	return a->made == b->made && a->format == b->format && a->rows == b->rows && a->cols == b->cols &&
 	       a->data == b->data && a->scale == b->scale && a->scale_format == b->scale_format &&
-	       memcmp(&a->global, &b->global, sizeof a->global) == 0;
+	       plumb_f32_bits(a->global) == plumb_f32_bits(b->global);
 }
 
 /* Bytes of the scales that a matrix of a bank has. */

@@ -102,8 +102,11 @@ static int bucket_of(double ratio)
 	int bucket = PLUMB_BOUND_PARTS;
 	if (!(ratio > 1.0))
 		return (int)ceil(ratio * PLUMB_BOUND_PARTS);
-	for (double edge = 1.0; ratio > edge && bucket < PLUMB_BOUND_BUCKETS - 1; edge *= 2.0)
+	double edge = 1.0;
+	while (ratio > edge && bucket < PLUMB_BOUND_BUCKETS - 1) {
+		edge *= 2.0;
 		bucket++;
+	}
 	return bucket;
 }
 

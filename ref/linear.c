@@ -91,10 +91,10 @@ static void join(const float *restrict w, const double *restrict x, int64_t n, d
 	for (; k + LANES <= n; k += LANES)
 		for (int i = 0; i < ROWS; i++)
 			for (int j = 0; j < LANES; j++)
-				sum[i][j] += (double)w[i * COLUMNS + k + j] * x[k + j];
+				sum[i][j] += (double)w[(int64_t)i * COLUMNS + k + j] * x[k + j];
 	for (int j = 0; k < n; k++, j++)
 		for (int i = 0; i < ROWS; i++)
-			sum[i][j] += (double)w[i * COLUMNS + k] * x[k];
+			sum[i][j] += (double)w[(int64_t)i * COLUMNS + k] * x[k];
 	memcpy(acc, sum, sizeof sum);
 }
 

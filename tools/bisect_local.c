@@ -9,6 +9,7 @@
 #include "opt/user.h"
 #include "tools/bisect.h"
 #include "tools/check_second.h"
+#include "tools/judge.h"
 
 /* One op of the unit that is judged: of a fused entry there are several, which run when the last of them is called. */
 struct held {
@@ -191,7 +192,7 @@ static bool results_differ(const struct held *h, void *const a[], void *const b[
 		x = judge_values(&call, &info->operand[i], a[i], &n);
 		y = judge_values(&call, &info->operand[i], b[i], &n);
 		for (int64_t k = 0; x && y && k < n && !differ; k++)
-			differ = memcmp(&x[k], &y[k], sizeof *x) != 0 && !(isnan(x[k]) && isnan(y[k]));
+			differ = !judge_same(x[k], y[k]);
 		free(x);
 		free(y);
 		if (differ) {

@@ -169,8 +169,8 @@ static int parts_of(const struct plumb_config *cfg, const struct plumb_layer_sta
 		add_cache(part, &n, &s->attention.block_keys);
 	}
 	if (s->ple.window) {
-		part[n++] = (struct part){
-			s->ple.window, (size_t)(plumb_ple_history(cfg) * cfg->streams * cfg->hidden) * sizeof(float)};
+		part[n++] = (struct part){s->ple.window,
+			(size_t)plumb_ple_history(cfg) * (size_t)cfg->streams * (size_t)cfg->hidden * sizeof(float)};
 		part[n++] = (struct part){s->ple.history, (size_t)(cfg->ngram - 1) * sizeof(int64_t)};
 	}
 	return n;
@@ -551,7 +551,8 @@ static int64_t order_of(const struct check_item *it, int layers)
 {
 	int64_t at = it->source ? it->source - plumb_golden_sources : plumb_golden_source_count;
 	bool first = it->source && it->source->op == PLUMB_EMBED;
-	return (first ? -1 : it->source ? it->layer : layers) * (plumb_golden_source_count + 1) + at;
+	int64_t layer = first ? -1 : it->source ? it->layer : layers;
+	return layer * (plumb_golden_source_count + 1) + at;
 }
 
 /* Against the golden file: the first tensor, in the order of a forward pass, that is out of tolerance. */

@@ -51,6 +51,7 @@ static bool is_loud(const struct bisect_command *c)
 /* Interrupted: no half file stays behind. */
 static void interrupted(int number)
 {
+	/* NOLINTNEXTLINE(bugprone-signal-handler,cert-sig30-c): it calls nothing but unlink */
 	plumb_h5_abandon();
 	signal(number, SIG_DFL);
 	raise(number);
@@ -112,13 +113,26 @@ static int check_lengths(const struct bisect_command *c, const struct session *s
 	return PLUMB_OK;
 }
 
+/* Where *text begins with the mark, the number behind it; false: none is there. */
+static bool number_behind(char mark, const char **text, long long *out)
+{
+	const char *number = *text + 1;
+	char *end;
+
+	if (**text != mark)
+		return true;
+	*out = strtoll(number, &end, 10);
+	*text = end;
+	return end > number;
+}
+
 /* --call NAME[@LAYER][:POSITION]: a call whose case is written, right or wrong. */
 static int parse_call(
 	const struct bisect_command *c, const struct session *s, struct bisect_options *o, struct plumb_error *err)
 {
 	char name[64], meant[TEXT_NEAREST];
-	const char *at = strchr(c->call, '@'), *colon = strchr(c->call, ':');
 	size_t length = strcspn(c->call, "@:");
+	const char *rest = c->call + length;
 	long long layer = -1, position = -1;
 
 	snprintf(name, sizeof name, "%.*s", (int)length, c->call);
@@ -127,8 +141,7 @@ static int parse_call(
 		return plumb_fail(err, PLUMB_BAD_INPUT,
 			"--call names '%.60s', which is no op%s; 'plumb list ops' shows them", name,
 			text_op_meant(name, meant));
-	if ((at && sscanf(at, "@%lld", &layer) != 1) || (colon && sscanf(colon, ":%lld", &position) != 1) ||
-		(colon && at && at > colon))
+	if (!number_behind('@', &rest, &layer) || !number_behind(':', &rest, &position) || *rest != '\0')
 		return plumb_fail(err, PLUMB_BAD_INPUT, "--call is '%.80s', expected NAME[@LAYER][:POSITION]", c->call);
 	o->wanted = true;
 	o->wanted_layer = (int)layer;

@@ -594,7 +594,7 @@ static int run(int argc, char **argv)
 	};
 	struct plumb_error err = {""};
 	struct fault_build build = {.source = NULL};
-	char scratch[] = "/tmp/plumb-faults-XXXXXX", *own = NULL, *remove = NULL;
+	char scratch[] = "/tmp/plumb-faults-XXXXXX", *own = NULL;
 	int operands, status;
 	bool done = false, made = false;
 
@@ -621,10 +621,8 @@ static int run(int argc, char **argv)
 		fprintf(stderr, "plumb faults: %s\n", err.text);
 	if (made && c.keep && !c.list)
 		printf("kept: %s\n", scratch);
-	remove = faults_format("rm -rf %s", scratch);
-	if (made && !c.keep && system(remove) != 0)
+	if (made && !c.keep && !faults_remove(scratch))
 		fprintf(stderr, "plumb faults: %s is left behind\n", scratch);
-	free(remove);
 	free(own);
 	origin_end(&c.origin);
 	faults_build_close(&build);

@@ -291,7 +291,8 @@ static int run(int argc, char **argv)
 		c.dir = operand[1];
 		snprintf(c.symbol, sizeof c.symbol, "%s", c.ops);
 		for (char *p = c.symbol; *p; p++)
-			*p = *p == '+' ? '_' : *p;
+			if (*p == '+')
+				*p = '_';
 		status = know_ops(c.ops, &err);
 	}
 	if (status == PLUMB_OK)

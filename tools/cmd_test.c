@@ -151,7 +151,7 @@ static int add_item(struct test_command *c, const struct trial_spec *spec, int64
 /* Rounds over ops and classes; what is asked for only picks from them, so that it never changes a case. */
 static int make_items(struct test_command *c, struct plumb_error *err)
 {
-	bool cuda = c->device && strcmp(c->device, "cuda") == 0, wanted[256];
+	bool cuda = c->device && strcmp(c->device, "cuda") == 0, wanted[256] = {false};
 	int64_t room = 0, before = -1, rounds = c->cases == 0 ? USER_ROUNDS : SEED_STEP;
 	int status = want_class(c, wanted, err);
 

@@ -193,7 +193,7 @@ static int reduce_prefixes(struct ddmin *d, bool *set, bool *fixed, bool *trial)
 /* Whether a set fails, and none of it with a member less. */
 static int is_minimal(struct ddmin *d, const bool *set, bool *trial, bool *minimal)
 {
-	bool fails;
+	bool fails = false;
 	int status = ddmin_ask(d, set, &fails);
 
 	*minimal = fails;
@@ -213,7 +213,7 @@ int ddmin_reduce(struct ddmin *d, bool *set, const bool *first)
 {
 	size_t bytes = (size_t)d->n * sizeof *set;
 	bool *trial = malloc(bytes), *fixed = malloc(bytes), *rest = malloc(bytes), fails = false, minimal = false;
-	int *unit = malloc((size_t)d->n * sizeof *unit), status = PLUMB_OK, members = 0;
+	int *unit = calloc((size_t)d->n, sizeof *unit), status = PLUMB_OK, members = 0;
 
 	if (!trial || !unit || !fixed || !rest) {
 		status = plumb_fail(d->err, PLUMB_BAD_INPUT, "out of memory for %d choices", d->n);

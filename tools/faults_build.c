@@ -145,7 +145,7 @@ static int read_headers(struct fault_build *b, struct plumb_error *err)
 			o = find_object(b, line, strcspn(line, ":"));
 			if (o && !o->header)
 				o->header = faults_zero(
-					(size_t)atoi(strstr(line, "#deps ") ? strstr(line, "#deps ") + 6 : "0") + 1,
+					strtoul(strstr(line, "#deps ") ? strstr(line, "#deps ") + 6 : "0", NULL, 10) + 1,
 					sizeof *o->header);
 			continue;
 		}

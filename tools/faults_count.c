@@ -165,9 +165,8 @@ int faults_count(cJSON *score, int64_t least, bool part)
 		sort_rows(table[i]);
 	if (count[FAULT_ERROR] || count[FAULT_WAITING])
 		status = PLUMB_BAD_INPUT;
-	else if (planted_live || count[FAULT_NOT_EQUIVALENT])
-		status = PLUMB_MISMATCH;
-	else if ((!part || least == 100) && (int64_t)100 * mutants_killed < least * mutants_of)
+	else if (planted_live || count[FAULT_NOT_EQUIVALENT] ||
+		 ((!part || least == 100) && (int64_t)100 * mutants_killed < least * mutants_of))
 		status = PLUMB_MISMATCH;
 	mutants = cJSON_AddObjectToObject(score, "mutants");
 	cJSON_AddNumberToObject(mutants, "killed", mutants_killed);

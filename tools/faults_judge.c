@@ -46,7 +46,8 @@ char *faults_object_path(const char *folder, const struct fault_object *o)
 {
 	char *path = faults_format("%s/%s", folder, o->name);
 	for (char *p = path + strlen(folder) + 1; *p; p++)
-		*p = *p == '/' ? '+' : *p;
+		if (*p == '/')
+			*p = '+';
 	return path;
 }
 
@@ -458,7 +459,6 @@ int faults_judge_weight(const struct fault_judge *j, const struct fault *f)
 void faults_judge_one(struct fault_judge *j, struct fault *f, int worker)
 {
 	char *folder = faults_format("%s/%d", j->build->scratch, worker);
-	char *remove = faults_format("rm -rf '%s'", folder);
 
 	mkdir(folder, 0777);
 	if (f->lane_why && !j->build->cuda) {
@@ -477,8 +477,7 @@ void faults_judge_one(struct fault_judge *j, struct fault *f, int worker)
 		f->outcome = FAULT_NOT_EQUIVALENT;
 	if (f->equivalent && (f->outcome == FAULT_SURVIVED || f->outcome == FAULT_IDENTICAL))
 		f->outcome = FAULT_EQUIVALENT;
-	if (!j->options.keep && system(remove) != 0)
+	if (!j->options.keep && !faults_remove(folder))
 		fprintf(stderr, "plumb faults: %s is left behind\n", folder);
-	free(remove);
 	free(folder);
 }

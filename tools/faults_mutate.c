@@ -46,12 +46,13 @@ __attribute__((format(printf, 5, 6))) static struct mutant *add(
 		.line = a->line,
 		.column = a->column};
 	va_start(ap, format);
-	if (vasprintf(&k->replacement, format, ap) < 0) {
+	int length = vasprintf(&k->replacement, format, ap);
+	va_end(ap);
+	if (length < 0) {
 		k->replacement = NULL;
 		f->failed = true;
 		return &nowhere;
 	}
-	va_end(ap);
 	m->count++;
 	return k;
 }

@@ -2,6 +2,7 @@
 /* Commands with a limit, and what they said. */
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -45,6 +46,17 @@ void *faults_zero(size_t count, size_t size)
 		exit(PLUMB_BAD_INPUT);
 	}
 	return memory;
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *where)
+{
+	(void)st, (void)type, (void)where;
+	return remove(path);
+}
+
+bool faults_remove(const char *folder)
+{
+	return nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS) == 0;
 }
 
 static _Noreturn void child(const char *folder, const char *command, double limit, const char *log)

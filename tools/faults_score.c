@@ -84,9 +84,9 @@ static void add_change(cJSON *o, const char *source, const struct fault *f)
 		to += strcspn(after + to, "\n");
 		char *old = lines_of(before, begin, end), *now = lines_of(after, begin, to);
 		if (strlen(old) > SHOWN_CHANGE)
-			strcpy(old + SHOWN_CHANGE - 4, " ...");
+			memcpy(old + SHOWN_CHANGE - 4, " ...", sizeof " ...");
 		if (strlen(now) > SHOWN_CHANGE)
-			strcpy(now + SHOWN_CHANGE - 4, " ...");
+			memcpy(now + SHOWN_CHANGE - 4, " ...", sizeof " ...");
 		cJSON_AddStringToObject(o, "before", old);
 		cJSON_AddStringToObject(o, "after", now);
 		free(old);
@@ -154,7 +154,8 @@ static void unit_name(const cJSON *f, char name[512])
 	snprintf(name, 512, "%.200s/%.200s", mutant ? file : cJSON_GetObjectItemCaseSensitive(f, "class")->valuestring,
 		after);
 	for (char *p = name + strlen(name) - strlen(after); *p; p++)
-		*p = *p == '/' ? '|' : *p; /* the operator of division */
+		if (*p == '/')
+			*p = '|'; /* the operator of division */
 }
 
 static void add_unit(cJSON *shard, const cJSON *f, int64_t unit, int64_t least)

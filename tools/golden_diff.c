@@ -211,7 +211,7 @@ static int add_block(struct sides *s, struct diff_item *it, int64_t first, int64
 		plumb_compare_int_add(&it->ints, value[0], value[1], rows * width);
 	if (it->kind == DIFF_EXPERTS)
 		add_experts(&it->rows, value[0], value[1], rows, width);
-	else if (it->kind == DIFF_MASK)
+	else if (room) /* of a mask */
 		add_mask(&it->rows, value[0], value[1], rows, width, room);
 	return PLUMB_OK;
 }
@@ -374,10 +374,13 @@ static int make_items(
 		return plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for %lld datasets", (long long)(n + m));
 	while (i < n || j < m) {
 		int order = i == n ? 1 : j == m ? -1 : strcmp(x[i].name, y[j].name);
-		const struct plumb_h5_entry *in_a = order <= 0 ? &x[i++] : NULL, *in_b = order >= 0 ? &y[j++] : NULL;
-		const char *name = in_a ? in_a->name : in_b->name;
+		const bool in_a = order <= 0, in_b = order >= 0;
+		const char *name = in_a ? x[i].name : y[j].name;
 		if (wanted(o, name))
-			out->item[out->items++] = (struct diff_item){.name = name, .a = in_a, .b = in_b};
+			out->item[out->items++] =
+				(struct diff_item){.name = name, .a = in_a ? &x[i] : NULL, .b = in_b ? &y[j] : NULL};
+		i += in_a;
+		j += in_b;
 	}
 	if (out->items == 0)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "%s and %s: no dataset%s%s in either", plumb_h5_path(a),

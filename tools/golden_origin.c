@@ -70,7 +70,7 @@ static int list_folder(const char *folder, struct names *out, struct plumb_error
 			out->count++;
 	}
 	closedir(d);
-	if (status == PLUMB_OK)
+	if (status == PLUMB_OK && out->count > 0)
 		qsort(out->name, (size_t)out->count, sizeof *out->name, by_text);
 	return status;
 }

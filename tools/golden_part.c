@@ -112,7 +112,8 @@ static void pass_layer(
 		pass_cache(s, &state->attention.block_keys, (position + cfg->block_tokens - 1) / cfg->block_tokens);
 	}
 	if (plumb_ple_of_layer(cfg, l) >= 0) {
-		pass(s, state->ple.window, (size_t)(plumb_ple_history(cfg) * cfg->streams * cfg->hidden) * sizeof(float));
+		pass(s, state->ple.window,
+			(size_t)plumb_ple_history(cfg) * (size_t)cfg->streams * (size_t)cfg->hidden * sizeof(float));
 		pass(s, state->ple.history, (size_t)(cfg->ngram - 1) * sizeof(int64_t));
 	}
 }

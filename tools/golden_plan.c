@@ -153,13 +153,11 @@ static int make_run(struct maker *m, struct golden_run *run)
 int golden_plan_make(struct golden_plan *plan, const struct golden_choice *choice, struct plumb_error *err)
 {
 	struct maker m = {.plan = plan, .choice = choice, .err = err};
-	int status = PLUMB_OK, tensors = 0;
+	int status = PLUMB_OK;
 
 	plan->bytes = GOLDEN_PART_HEADER;
-	for (int i = 0; i < plan->runs && status == PLUMB_OK; i++) {
+	for (int i = 0; i < plan->runs && status == PLUMB_OK; i++)
 		status = make_run(&m, &plan->run[i]);
-		tensors += plan->run[i].tensors;
-	}
 	for (int i = 0; i < choice->globs && status == PLUMB_OK; i++)
 		if (!m.matched[i])
 			status = plumb_fail(err, PLUMB_BAD_INPUT,

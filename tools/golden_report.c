@@ -99,7 +99,7 @@ static void print_item(const struct golden_report *r, const struct diff_item *it
 	bool good = it->state <= DIFF_WITHIN, measured = it->state <= DIFF_BEYOND && it->kind == DIFF_FLOATS;
 
 	diff_printable(it->name, name, sizeof name);
-	shape_text(it->a ? it->a : it->b, shape);
+	shape_text(it->state == DIFF_ONLY_B ? it->b : it->a, shape);
 	if (measured && it->a->count > 0) {
 		if (it->cmp.class_mismatch.index >= 0)
 			snprintf(ulp, sizeof ulp, "apart");
@@ -125,7 +125,7 @@ static const char *brief(const char *text, char out[100])
 		return "(not said)";
 	diff_printable(text, out, 96);
 	if (strlen(text) >= 96)
-		strcpy(out + 92, "...");
+		memcpy(out + 92, "...", sizeof "...");
 	return out;
 }
 
@@ -234,7 +234,7 @@ static void add_item(cJSON *array, const struct diff_item *it)
 	add_text(o, "tensor", it->name);
 	cJSON_AddStringToObject(o, "state", states[it->state]);
 	add_text(o, "verdict", it->verdict.text);
-	shape_text(it->a ? it->a : it->b, shape);
+	shape_text(it->state == DIFF_ONLY_B ? it->b : it->a, shape);
 	cJSON_AddStringToObject(o, "shape", shape);
 	if (it->state > DIFF_BEYOND)
 		return;

@@ -80,12 +80,12 @@ void html_put(FILE *f, const char *format, ...)
 			continue;
 		}
 		p++;
+		/* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): va_start stands above */
+		const char *text = *p == 's' || *p == 'r' ? va_arg(list, const char *) : "%";
 		if (*p == 's')
-			put_text(f, va_arg(list, const char *));
-		else if (*p == 'r')
-			fputs(va_arg(list, const char *), f);
+			put_text(f, text);
 		else
-			fputc('%', f);
+			fputs(text, f);
 	}
 	va_end(list);
 }
@@ -323,9 +323,8 @@ static void script_digest(char out[48])
 	plumb_sha256_add(&sha, html_js, html_js_size);
 	plumb_sha256_end(&sha, hex);
 	for (int i = 0; i < 32; i++) {
-		unsigned v = 0;
-		sscanf(hex + 2 * i, "%2x", &v);
-		byte[i] = (unsigned char)v;
+		const char *digits = hex + (size_t)2 * (size_t)i, pair[3] = {digits[0], digits[1]};
+		byte[i] = (unsigned char)strtoul(pair, NULL, 16);
 	}
 	for (int i = 0; i < 33; i += 3) {
 		uint32_t v = (uint32_t)byte[i] << 16 | (uint32_t)byte[i + 1] << 8 | (i + 2 < 32 ? byte[i + 2] : 0u);

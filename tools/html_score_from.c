@@ -32,7 +32,8 @@ static cJSON *class_of(cJSON *classes, const char *name, const char *stage, cons
 static void raise_one(cJSON *object, const char *name)
 {
 	cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
-	cJSON_SetNumberValue(item, item->valuedouble + 1.0);
+	if (item)
+		cJSON_SetNumberValue(item, item->valuedouble + 1.0);
 }
 
 static void tally(cJSON *classes, const char *name, const char *stage, const char *lane, bool caught)
@@ -98,7 +99,7 @@ static void by_words(const cJSON *by, char *text, size_t size)
 	text[0] = '\0';
 	cJSON_ArrayForEach (one, by)
 		most = html_value(one) > most ? html_value(one) : most;
-	for (; most > 0.0; most = next) {
+	while (most > 0.0) {
 		next = 0.0;
 		cJSON_ArrayForEach (one, by) {
 			double v = html_value(one);
@@ -108,6 +109,7 @@ static void by_words(const cJSON *by, char *text, size_t size)
 			else if (v < most && v > next)
 				next = v;
 		}
+		most = next;
 	}
 }
 

@@ -9,6 +9,7 @@
 #include "core/numeric.h"
 #include "tools/axes.h"
 #include "tools/inside_sum.h"
+#include "tools/judge.h"
 
 enum { MAX_SHIFT = 64 };
 
@@ -30,11 +31,6 @@ struct look {
 	int64_t differ;
 	bool integer;
 };
-
-static bool same(double x, double y)
-{
-	return memcmp(&x, &y, sizeof x) == 0 || (isnan(x) && isnan(y));
-}
 
 /* Equal up to some rounding. */
 static bool near(double x, double y)
@@ -128,7 +124,7 @@ static bool most(const struct look *l, element_test *test, double parameter, dou
 static bool is_unwritten(const struct look *l, int64_t i, double unused)
 {
 	(void)unused;
-	return l->other && !same(l->got[i], l->other[i]) && !isfinite(l->got[i]) && fabs(l->other[i]) > 1e4;
+	return l->other && !judge_same(l->got[i], l->other[i]) && !isfinite(l->got[i]) && fabs(l->other[i]) > 1e4;
 }
 static bool is_not_finite(const struct look *l, int64_t i, double unused)
 {
@@ -163,7 +159,7 @@ static int ascending(const void *a, const void *b)
 /* Middle of got / want, or of got - want, of the wrong elements; NAN: none. */
 static double middle(const struct look *l, bool ratio)
 {
-	double *v = malloc(((size_t)l->differ + 1) * sizeof *v), result = NAN;
+	double *v = malloc(((size_t)l->differ + 1) * sizeof *v), result = (double)NAN;
 	int64_t n = 0;
 
 	for (int64_t i = 0; v && i < l->n; i++)
@@ -238,7 +234,7 @@ static bool is_shifted_by(const struct look *l, int axis, int64_t s)
 		if (at < 0 || at >= size)
 			continue;
 		seen++;
-		fit += same(l->got[i], l->want[i + s * stride]);
+		fit += judge_same(l->got[i], l->want[i + s * stride]);
 	}
 	return seen >= 3 && 2 * seen >= l->differ && 10 * fit >= 9 * seen;
 }
@@ -435,7 +431,7 @@ void inside_look(const struct plumb_call *call, const struct plumb_operand *o, c
 		return;
 	axes_make(call, o, &l.axes);
 	for (int64_t i = 0; i < count; i++)
-		l.differ += l.wrong[i] = wrong ? wrong[i] : !same(got[i], want[i]);
+		l.differ += l.wrong[i] = wrong ? wrong[i] : !judge_same(got[i], want[i]);
 	out->differ = l.differ;
 	if (l.differ > 0) {
 		describe_where(&l, out->where, sizeof out->where);

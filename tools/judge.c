@@ -26,10 +26,19 @@ static int64_t element_count(const struct plumb_call *call, const struct plumb_o
 	return (last - first) * ((const struct plumb_cache *)plumb_operand_get(call->args, o))->width;
 }
 
+bool judge_same(double x, double y)
+{
+	uint64_t a, b;
+
+	memcpy(&a, &x, sizeof a);
+	memcpy(&b, &y, sizeof b);
+	return a == b || (isnan(x) && isnan(y));
+}
+
 double *judge_values(const struct plumb_call *call, const struct plumb_operand *o, const void *data, int64_t *count)
 {
 	int64_t n = *count = element_count(call, o);
-	double *out = malloc(((size_t)n + 1) * sizeof *out);
+	double *out = calloc((size_t)n + 1, sizeof *out);
 	float *row = NULL;
 
 	if (!out)

@@ -30,6 +30,9 @@ struct judge {
  * out of memory. count: of elements. */
 double *judge_values(const struct plumb_call *call, const struct plumb_operand *o, const void *data, int64_t *count);
 
+/* The same bits, or a NaN each: a zero is not the negative one. */
+bool judge_same(double x, double y);
+
 /* A copy of what a call left in an operand that it writes: the array, or its rows of the cache one behind the other.
  * Freed by the caller; NULL: not there (*bytes is then 0), or out of memory. */
 void *judge_copy(const struct plumb_call *call, const struct plumb_operand *o, size_t *bytes);

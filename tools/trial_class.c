@@ -265,7 +265,7 @@ unsigned trial_class_role(const struct trial_operand *o)
 	case PLUMB_KIND_BANK:
 		if (!trial_is_vector(o->info))
 			return TRIAL_ON_MATRIX;
-		return strcmp(name, "a_log") && strcmp(name, "dt_bias") ? TRIAL_ON_VECTOR : 0;
+		return strcmp(name, "a_log") == 0 || strcmp(name, "dt_bias") == 0 ? 0 : TRIAL_ON_VECTOR;
 	default:
 		return 0;
 	}

@@ -138,7 +138,7 @@ void trial_shape_long(struct trial *c)
 	f->rotary_dim = 2;
 	f->block_tokens = c->op == PLUMB_ATTN_DECODE && trial_random_below(&c->random, 2) ? 4 : 1;
 	f->block_budget = c->op == PLUMB_ATTN_DECODE ? 3400 / f->block_tokens : PICK(c, 1, 100, 2048, 2048);
-	c->page_tokens = 64 * f->block_tokens;
+	c->page_tokens = INT64_C(64) * f->block_tokens;
 	c->env.capacity = c->op == PLUMB_ATTN_DECODE ? 3584 : PICK(c, 4096, 8192, 9024, 20032, 66560, 69632);
 	c->position = c->env.capacity - 1 - trial_random_below(&c->random, 64);
 	if (c->position + c->T > c->env.capacity)

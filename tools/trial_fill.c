@@ -82,7 +82,8 @@ void trial_config_random(struct trial_random *r, enum plumb_op op, struct plumb_
 
 	c->ngram = 2 + (int)trial_random_below(r, trial_random_below(r, 4) ? 3 : PLUMB_MAX_NGRAM - 1);
 	c->heads_per_ngram = small(r, 3);
-	c->ple_dim = plumb_ngram_heads(c) * size_for(r, 40, plumb_ngram_heads(c) * c->streams * c->hidden, 2 * WORK);
+	c->ple_dim = plumb_ngram_heads(c) *
+	             size_for(r, 40, (int64_t)plumb_ngram_heads(c) * c->streams * c->hidden, INT64_C(2) * WORK);
 	c->ple_conv_taps = small(r, 5);
 	c->ngram_vocab_base = 10 + trial_random_below(r, 90);
 	c->ngram_row_multiple = small(r, 16);
@@ -159,7 +160,7 @@ static void fill_f32(struct trial *c, struct trial_operand *o)
 /* count distinct values below n, ascending or not. */
 void trial_fill_distinct(struct trial_random *r, int32_t *out, int64_t count, int64_t n, bool ascending)
 {
-	int32_t *all = malloc((size_t)n * sizeof *all);
+	int32_t *all = calloc((size_t)n, sizeof *all);
 	if (!all)
 		abort();
 	for (int32_t i = 0; i < n; i++)
@@ -284,7 +285,7 @@ static void fill_quantised(struct trial *c, const struct trial_operand *o, struc
 	w->global = scale_value(c, TRIAL_SCALES_MANY, 0, code_peak, largest);
 	if (w->global == 0.0f) /* that would be all of the matrix */
 		w->global = largest / code_peak;
-	if (w->format == PLUMB_NVFP4) {
+	if (w->format == PLUMB_NVFP4 && scale) {
 		float spread = ldexpf(1.0f, 4 + (int)trial_random_below(&c->random, 5));
 		w->global /= spread;
 		for (size_t i = 0; i < scales; i++) {

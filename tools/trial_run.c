@@ -245,6 +245,10 @@ static bool is_integer(const struct plumb_operand *o)
 static bool operand_same(const struct trial_operand *o, const unsigned char *a, const unsigned char *b, const char *what,
 	char text[TRIAL_TEXT])
 {
+	if (!b) {
+		snprintf(text, TRIAL_TEXT, "%s: nothing of %s is there", what, o->info->name);
+		return false;
+	}
 	if (memcmp(a, b, trial_memory_live(&o->memory)) == 0)
 		return true;
 	if (is_integer(o->info))

@@ -149,7 +149,7 @@ static bool uses_key(enum plumb_op op, const char *key)
 		if (strcmp(key, "traces") == 0 && o->optional)
 			return true;
 	}
-	return strcmp(key, "format") && strcmp(key, "traces");
+	return strcmp(key, "format") != 0 && strcmp(key, "traces") != 0;
 }
 
 /* ---- text to spec ---- */
@@ -272,7 +272,7 @@ int trial_spec_parse(const char *text, struct trial_spec *out, struct plumb_erro
 	if (strlen(text) >= sizeof line)
 		return plumb_fail(
 			err, PLUMB_BAD_INPUT, "case: %zu characters, expected at most %zu", strlen(text), sizeof line - 1);
-	strcpy(line, text);
+	memcpy(line, text, strlen(text) + 1);
 	for (char *word = strtok_r(line, " \t\n", &rest); word; word = strtok_r(NULL, " \t\n", &rest)) {
 		char *equals = strchr(word, '=');
 		if (words == 0) {

@@ -86,8 +86,7 @@ static void testcase(FILE *f, const char *command, const char *name, const char 
 	if (n)
 		fputc('.', f);
 	for (size_t i = 0; i < n; i++) {
-		const char c = name[i] == '/' ? '.' : name[i];
-		xml(f, &c, 1);
+		xml(f, name[i] == '/' ? "." : name + i, 1);
 	}
 	fprintf(f, "\" name=\"");
 	xml(f, slash ? slash + 1 : name, strlen(name));

@@ -14,7 +14,7 @@ static float tree(float *acc, int width)
 {
 	for (int sums = width / 2; sums >= 1; sums /= 2) {
 #pragma omp simd
-		for (int i = 0; i < sums; i++)
+		for (int64_t i = 0; i < sums; i++)
 			acc[i] = acc[2 * i] + acc[2 * i + 1];
 	}
 	return acc[0];
@@ -71,7 +71,7 @@ float *twin_scratch(const struct plumb_env *env, int64_t count)
  * first cache, and b is loaded once for all rows. */
 static void join(const float *restrict a, const float *restrict b, int64_t n, float *restrict acc)
 {
-	enum { W = PLUMB_ROW_LANES };
+	const int64_t W = PLUMB_ROW_LANES;
 #pragma omp simd
 	for (int64_t j = 0; j < n; j++) {
 		acc[j] = fmaf(a[j], b[j], acc[j]);
