@@ -15,6 +15,7 @@
 #include "ref/ref.h"
 #include "ref/twin/twin.h"
 #include "tests/support/rig.h"
+#include "tests/support/suite.h"
 
 enum { CASES = RIG_SLOW ? 12 : 24, SEEDS = RIG_SLOW ? 2 : 3 };
 
@@ -736,30 +737,23 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("attention");
-	TCase *all = tcase_create("attention");
-	SRunner *runner = srunner_create(suite);
-	int failed;
+	TCase *all = suite_part(suite, "attention", 120);
 
-	tcase_set_timeout(all, 120);
 	tcase_add_loop_test(all, projections, 0, CASES);
 	tcase_add_loop_test(all, qk_rope, 0, CASES);
 	tcase_add_loop_test(all, decode, 0, CASES);
 	tcase_add_loop_test(all, decode_full_size, 0, 10);
 	tcase_add_test(all, decode_refuses);
 	tcase_add_loop_test(all, gate, 0, CASES);
-	suite_add_tcase(suite, all);
-	srunner_set_fork_status(runner, CK_NOFORK);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
+	int failed = suite_run_here(suite);
 	printf("attention: largest error of the twin as a part of its bound, f32: in_proj %.3f, qk_rope %.3f, decode "
 	       "%.3f, "
 	       "gate %.3f, out_proj %.3f\n",
 		worst[0], worst[1], worst[2], worst[3], worst[4]);
 	printf("attention: bf16 values that round another way than the oracle's: %lld of %lld\n", (long long)flipped,
 		(long long)compared);
-	srunner_free(runner);
 	rig_devices_close();
 	if (flipped * 100 > compared) /* a boundary is hit by chance: a wrong rounding point shows in far more */
 		failed = 1;
-	return failed ? 1 : 0;
+	return failed;
 }

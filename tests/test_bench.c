@@ -9,6 +9,7 @@
 #include "core/op.h"
 #include "tests/support/program.h"
 #include "tests/support/scratch.h"
+#include "tests/support/suite.h"
 
 /* Preset small: D 203, S 4, V 1003, Hq 6, Hkv 2, Dh 44, Hi 3, Di 28, blocks of 4, budget of 8 blocks, 8 layers of which 2
  * attend, bf16 weights, f32 activations and caches. */
@@ -272,10 +273,8 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("bench");
-	TCase *t = tcase_create("bench");
-	int failed;
+	TCase *t = suite_part(s, "bench", 600);
 
-	tcase_set_timeout(t, 600);
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_test(t, every_op_once_with_its_bytes);
 	tcase_add_test(t, contexts_and_formats_change_the_bytes);
@@ -287,10 +286,5 @@ int main(void)
 #endif
 	tcase_add_loop_test(t, bad_input_is_one_line, 0, (int)(sizeof bad / sizeof bad[0]));
 	tcase_add_loop_test(t, bad_files_are_refused_before_the_work, 0, (int)(sizeof files / sizeof files[0]));
-	suite_add_tcase(s, t);
-	SRunner *runner = srunner_create(s);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(s);
 }

@@ -8,6 +8,7 @@
 #include "core/synthetic.h"
 #include "opt/device.h"
 #include "ref/twin/twin.h"
+#include "tests/support/suite.h"
 #include "tools/bench.h"
 
 #ifdef __SANITIZE_ADDRESS__
@@ -146,17 +147,10 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("bench_check");
-	TCase *t = tcase_create("bench_check");
-	int failed;
+	TCase *t = suite_part(s, "bench_check", 600);
 
-	tcase_set_timeout(t, 600);
 	tcase_add_loop_test(t, wrong_op_is_found_and_it_alone, 0, (PLUMB_OP_COUNT + STRIDE - 1) / STRIDE);
 	tcase_add_loop_test(t, right_set_passes, 0, 2);
 	tcase_add_loop_test(t, shipped_digests_are_held_to, 0, 2);
-	suite_add_tcase(s, t);
-	SRunner *runner = srunner_create(s);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(s);
 }

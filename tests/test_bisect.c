@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 
 #include "tests/support/scratch.h"
+#include "tests/support/suite.h"
 
 #define TINY PLUMB_GOLDEN_DIR "/tiny/tiny.h5"
 #define CHECKPOINT "--checkpoint " PLUMB_GOLDEN_DIR "/tiny/checkpoint "
@@ -447,12 +448,9 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("bisect");
-	TCase *tc = tcase_create("bisect");
-	SRunner *runner;
-	int failed;
+	TCase *tc = suite_part(suite, "bisect", 300);
 
 	tcase_add_checked_fixture(tc, set_up, tear_down);
-	tcase_set_timeout(tc, 300);
 	tcase_add_test(tc, nothing_planted);
 	tcase_add_loop_test(tc, one_op_one_layer, 0, 4);
 	tcase_add_loop_test(tc, only_together, 0, 2);
@@ -465,10 +463,5 @@ int main(void)
 	tcase_add_test(tc, opt);
 	tcase_add_test(tc, same_case_twice);
 	tcase_add_test(tc, refusals);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return suite_run(suite);
 }

@@ -17,6 +17,7 @@
 #include "ref/bound.h"
 #include "ref/ref.h"
 #include "ref/twin/twin.h"
+#include "tests/support/suite.h"
 #include "tools/trial.h"
 
 #ifdef __SANITIZE_ADDRESS__
@@ -599,14 +600,12 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("bound");
-	TCase *right = tcase_create("right"), *wrong = tcase_create("wrong"), *golden = tcase_create("golden");
+	TCase *right = suite_part(suite, "right", 600), *wrong = suite_part(suite, "wrong", 600),
+	      *golden = suite_part(suite, "golden", 600);
 
-	tcase_set_timeout(right, 600);
-	tcase_set_timeout(wrong, 600);
 	tcase_add_test(right, gamma_stays_positive);
 	tcase_add_test(right, recurrence_forgets);
 	tcase_add_loop_test(right, random_cases, 0, PLUMB_OP_COUNT);
-	tcase_set_timeout(golden, 600);
 	tcase_add_loop_test(
 		golden, golden_tiny, 0, 7); /* of its own: plumb faults runs the others, in which the bound is linked */
 	tcase_add_test(wrong, gates_of_a_stat);
@@ -622,13 +621,5 @@ int main(void)
 	tcase_add_loop_test(wrong, truncation_is_biased, 0, COUNT(truncated));
 	tcase_add_test(wrong, truncation_within_the_bound);
 	tcase_add_test(wrong, cut_outputs_are_biased);
-	suite_add_tcase(suite, right);
-	suite_add_tcase(suite, wrong);
-	suite_add_tcase(suite, golden);
-	SRunner *runner = srunner_create(suite);
-	srunner_set_fork_status(runner, CK_NOFORK); /* OpenMP's threads survive no fork */
-	srunner_run_all(runner, CK_NORMAL);
-	int failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_here(suite); /* OpenMP's threads survive no fork */
 }

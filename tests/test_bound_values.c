@@ -11,6 +11,7 @@
 
 #include "ref/bound.h"
 #include "ref/twin/twin.h"
+#include "tests/support/suite.h"
 #include "tools/trial.h"
 
 enum { SEEDS = 6, SUMS = 4 };
@@ -110,18 +111,13 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("bound_values");
-	TCase *values = tcase_create("values");
-	tcase_set_timeout(values, 120);
+	TCase *values = suite_part(suite, "values", 120);
 	if (getenv("PLUMB_BOUND_WRITE")) {
+		setenv("CK_VERBOSITY", "silent", 1); /* standard output is the record */
 		tcase_add_test(values, write_record);
 	} else {
 		tcase_add_test(values, every_op);
 		tcase_add_loop_test(values, as_recorded, 0, RECORDED);
 	}
-	suite_add_tcase(suite, values);
-	SRunner *runner = srunner_create(suite);
-	srunner_run_all(runner, getenv("PLUMB_BOUND_WRITE") ? CK_SILENT : CK_NORMAL);
-	int failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

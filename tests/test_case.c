@@ -12,6 +12,7 @@
 #include "ref/twin/twin.h"
 #include "tools/trial.h"
 #include "tests/support/scratch.h"
+#include "tests/support/suite.h"
 
 #ifdef __SANITIZE_ADDRESS__
 enum { SEEDS = 3, HARMED = 100 };
@@ -477,22 +478,14 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("case");
-	TCase *tc = tcase_create("case");
-	SRunner *runner;
-	int failed;
+	TCase *tc = suite_part(suite, "case", 300);
 
 	H5dont_atexit();
 	H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
 	tcase_add_checked_fixture(tc, set_up, tear_down);
-	tcase_set_timeout(tc, 300);
 	tcase_add_loop_test(tc, test_every_op, 0, PLUMB_OP_COUNT);
 	tcase_add_test(tc, test_refused_heads);
 	tcase_add_test(tc, test_refused_ids);
 	tcase_add_test(tc, test_harmed);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return suite_run(suite);
 }

@@ -14,6 +14,7 @@
 #include "core/shards.h"
 #include "tests/support/random_checkpoint.h"
 #include "tests/support/scratch.h"
+#include "tests/support/suite.h"
 #include "tests/support/write_safetensors.h"
 
 #define TINY PLUMB_GOLDEN_DIR "/tiny/checkpoint"
@@ -470,18 +471,12 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("checkpoint");
-	TCase *all = tcase_create("all");
+	TCase *all = suite_part(suite, "all", 120);
 	tcase_add_checked_fixture(all, make_dir, remove_dir);
-	tcase_set_timeout(all, 120);
 	tcase_add_test(all, tiny);
 	tcase_add_test(all, every_cut);
 	tcase_add_test(all, other_configs);
 	tcase_add_test(all, surroundings);
 	tcase_add_loop_test(all, mutated, 0, 3);
-	suite_add_tcase(suite, all);
-	SRunner *runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	int failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? 1 : 0;
+	return suite_run(suite);
 }

@@ -18,6 +18,7 @@
 #include "tests/support/decode.h"
 #include "tests/support/random_checkpoint.h"
 #include "tests/support/scratch.h"
+#include "tests/support/suite.h"
 #include "tests/support/write_safetensors.h"
 
 static char dir[SCRATCH_PATH], source_dir[SCRATCH_PATH];
@@ -687,9 +688,8 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("checkpoint_quantised");
-	TCase *all = tcase_create("all");
+	TCase *all = suite_part(suite, "all", 120);
 	tcase_add_checked_fixture(all, make_dirs, remove_dirs);
-	tcase_set_timeout(all, 120);
 	tcase_add_test(all, golden_nvfp4);
 	tcase_add_test(all, golden_fp8);
 	tcase_add_loop_test(all, same_bits_as_dequantised, 0, LAYOUTS);
@@ -699,10 +699,5 @@ int main(void)
 	tcase_add_test(all, refused_configs);
 	tcase_add_test(all, refused_sidecars);
 	tcase_add_test(all, nan_codes);
-	suite_add_tcase(suite, all);
-	SRunner *runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	int failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? 1 : 0;
+	return suite_run(suite);
 }

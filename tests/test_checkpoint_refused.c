@@ -13,6 +13,7 @@
 #include "core/safetensors.h"
 #include "tests/support/random_checkpoint.h"
 #include "tests/support/scratch.h"
+#include "tests/support/suite.h"
 #include "tests/support/write_safetensors.h"
 
 #define TINY PLUMB_GOLDEN_DIR "/tiny/checkpoint"
@@ -437,9 +438,8 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("checkpoint_refused");
-	TCase *all = tcase_create("all");
+	TCase *all = suite_part(suite, "all", 120);
 	tcase_add_checked_fixture(all, make_dir, remove_dir);
-	tcase_set_timeout(all, 120);
 	tcase_add_test(all, refused_tensors);
 	tcase_add_test(all, refused_tensors_stacked);
 	tcase_add_test(all, refused_extras);
@@ -448,10 +448,5 @@ int main(void)
 	tcase_add_test(all, refused_configs);
 	tcase_add_test(all, refused_indexes);
 	tcase_add_test(all, refused_folders);
-	suite_add_tcase(suite, all);
-	SRunner *runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	int failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? 1 : 0;
+	return suite_run(suite);
 }

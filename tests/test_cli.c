@@ -14,6 +14,7 @@
 #include "tests/support/random_checkpoint.h"
 #include "tests/support/program.h"
 #include "tests/support/scratch.h"
+#include "tests/support/suite.h"
 
 #define TINY PLUMB_GOLDEN_DIR "/tiny/tiny.h5"
 #define CHECKPOINT PLUMB_GOLDEN_DIR "/tiny/checkpoint"
@@ -566,8 +567,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("cli");
-	TCase *c = tcase_create("program");
-	tcase_set_timeout(c, 300);
+	TCase *c = suite_part(s, "program", 300);
 	tcase_add_checked_fixture(c, setup, teardown);
 	tcase_add_test(c, help_and_usage);
 	tcase_add_test(c, list);
@@ -596,10 +596,5 @@ int main(void)
 	tcase_add_test(c, no_gpu);
 	tcase_add_test(c, report_paths);
 	tcase_add_test(c, ops_only_where_they_run);
-	suite_add_tcase(s, c);
-	SRunner *r = srunner_create(s);
-	srunner_run_all(r, CK_NORMAL);
-	int failed = srunner_ntests_failed(r), ran = srunner_ntests_run(r);
-	srunner_free(r);
-	return failed == 0 && ran > 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return suite_run(s);
 }

@@ -5,9 +5,10 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+
+#include "tests/support/suite.h"
 
 #define TINY PLUMB_GOLDEN_DIR "/tiny/tiny.h5 --checkpoint " PLUMB_GOLDEN_DIR "/tiny/checkpoint"
 #define NARROW " --kv-format fp8 --state-format f16"
@@ -125,16 +126,10 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("cli formats");
-	TCase *t = tcase_create("program");
-	tcase_set_timeout(t, 300);
+	TCase *t = suite_part(s, "program", 300);
 	tcase_add_loop_test(t, check_with_narrow_formats, 0, 2);
 	tcase_add_test(t, run_with_narrow_formats);
 	tcase_add_test(t, drift_command);
 	tcase_add_test(t, bad_words);
-	suite_add_tcase(s, t);
-	SRunner *r = srunner_create(s);
-	srunner_run_all(r, CK_NORMAL);
-	int failed = srunner_ntests_failed(r), ran = srunner_ntests_run(r);
-	srunner_free(r);
-	return failed == 0 && ran > 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return suite_run(s);
 }

@@ -9,6 +9,7 @@
 #include "tests/support/program.h"
 #include "tests/support/random_checkpoint.h"
 #include "tests/support/scratch.h"
+#include "tests/support/suite.h"
 
 #define TINY PLUMB_GOLDEN_DIR "/tiny/tiny.h5"
 #define CHECKPOINT PLUMB_GOLDEN_DIR "/tiny/checkpoint"
@@ -247,8 +248,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("cli_goldens");
-	TCase *c = tcase_create("program");
-	tcase_set_timeout(c, 300);
+	TCase *c = suite_part(s, "program", 300);
 	tcase_add_checked_fixture(c, setup, teardown);
 	tcase_add_test(c, bad_goldens);
 	tcase_add_loop_test(c, changed_goldens_are_found, 0, CHANGES);
@@ -257,10 +257,5 @@ int main(void)
 	tcase_add_test(c, missing_recordings_are_named);
 	tcase_add_test(c, unknown_dataset);
 	tcase_add_loop_test(c, mask_of_integers, 0, 3);
-	suite_add_tcase(s, c);
-	SRunner *r = srunner_create(s);
-	srunner_run_all(r, CK_NORMAL);
-	int failed = srunner_ntests_failed(r), ran = srunner_ntests_run(r);
-	srunner_free(r);
-	return failed == 0 && ran > 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return suite_run(s);
 }

@@ -6,14 +6,13 @@
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/compare.h"
 #include "core/numeric.h"
 #include "core/status.h"
 #include "core/tolerance.h"
+#include "tests/support/suite.h"
 
 enum { N = 2560 }; /* hidden size of the release, and the size of the measurements behind the table */
 
@@ -924,11 +923,9 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("compare");
-	TCase *lies = tcase_create("lies"), *bounds = tcase_create("bounds"), *figures = tcase_create("figures");
-	SRunner *runner;
-	int failed;
+	TCase *lies = suite_part(suite, "lies", 60), *bounds = suite_part(suite, "bounds", 60),
+	      *figures = suite_part(suite, "figures", 60);
 
-	tcase_set_timeout(lies, 60); /* sanitizers are slow */
 	tcase_add_loop_test(lies, test_every_broken_row_fails, 0, BROKEN);
 	tcase_add_test(lies, test_table_has_power);
 	tcase_add_loop_test(lies, test_class_pairs, 0, CLASS_PAIRS);
@@ -936,7 +933,6 @@ int main(void)
 	tcase_add_test(lies, test_no_bound_fails);
 	tcase_add_test(lies, test_vacuous_references);
 	tcase_add_test(lies, test_shapes);
-	suite_add_tcase(suite, lies);
 	tcase_add_test(bounds, test_threshold_rel_l2);
 	tcase_add_test(bounds, test_threshold_error_and_peak);
 	tcase_add_test(bounds, test_threshold_ulp);
@@ -944,8 +940,6 @@ int main(void)
 	tcase_add_test(bounds, test_small_element_zeroed);
 	tcase_add_test(bounds, test_threshold_fractions);
 	tcase_add_test(bounds, test_thresholds_that_are_no_bounds);
-	suite_add_tcase(suite, bounds);
-	tcase_set_timeout(figures, 60);
 	tcase_add_loop_test(figures, test_split_does_not_matter, 0, 20);
 	tcase_add_loop_test(figures, test_measurements_against_long_double, 0, 20);
 	tcase_add_test(figures, test_extreme_norms);
@@ -955,10 +949,5 @@ int main(void)
 	tcase_add_test(figures, test_distinct);
 	tcase_add_loop_test(figures, test_random_bits, 0, 20);
 	tcase_add_test(figures, test_integers);
-	suite_add_tcase(suite, figures);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return suite_run(suite);
 }

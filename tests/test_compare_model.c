@@ -12,6 +12,7 @@
 #include "core/compare.h"
 #include "core/numeric.h"
 #include "core/status.h"
+#include "tests/support/suite.h"
 
 enum { ROUNDS = 4000, MOST = 24 };
 #define INF64 ((double)INFINITY)
@@ -557,16 +558,10 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("compare_model");
-	TCase *model = tcase_create("model");
-	tcase_set_timeout(model, 300);
+	TCase *model = suite_part(suite, "model", 300);
 	tcase_add_test(model, measurements);
 	tcase_add_test(model, verdicts);
 	tcase_add_test(model, kinds_add_up);
 	tcase_add_test(model, choices);
-	suite_add_tcase(suite, model);
-	SRunner *runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	int failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

@@ -12,6 +12,7 @@
 #include "core/config.h"
 #include "core/ops/ple.h"
 #include "tests/support/scratch.h"
+#include "tests/support/suite.h"
 
 enum { TEXT_BYTES = 8192 };
 
@@ -755,8 +756,7 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("config");
-	TCase *values = tcase_create("values");
-	tcase_set_timeout(values, 120); /* seconds, on a loaded machine too */
+	TCase *values = suite_part(suite, "values", 120);
 	tcase_add_test(values, release_values);
 	tcase_add_test(values, tiny_file);
 	tcase_add_test(values, defaults);
@@ -764,14 +764,11 @@ int main(void)
 	tcase_add_test(values, without_ple);
 	tcase_add_test(values, rope);
 	tcase_add_test(values, text_again);
-	suite_add_tcase(suite, values);
-	TCase *constants = tcase_create("hash constants");
+	TCase *constants = suite_part(suite, "hash constants", 60);
 	tcase_add_test(constants, release_constants);
 	tcase_add_test(constants, later_modules);
 	tcase_add_test(constants, large_primes);
-	suite_add_tcase(suite, constants);
-	TCase *refusals = tcase_create("refusals");
-	tcase_set_timeout(refusals, 60);
+	TCase *refusals = suite_part(suite, "refusals", 60);
 	tcase_add_test(refusals, required_fields);
 	tcase_add_test(refusals, refused_values);
 	tcase_add_test(refusals, refused_products);
@@ -779,10 +776,5 @@ int main(void)
 	tcase_add_test(refusals, refused_files);
 	tcase_add_test(refusals, truncated);
 	tcase_add_test(refusals, mutated);
-	suite_add_tcase(suite, refusals);
-	SRunner *runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	int failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? 1 : 0;
+	return suite_run(suite);
 }

@@ -3,9 +3,9 @@
  * tests. */
 #include <check.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/suite.h"
 #include "tools/ddmin.h"
 
 enum { N = 120, LAYERS = 6 };
@@ -157,18 +157,11 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("ddmin");
-	TCase *tc = tcase_create("ddmin");
-	SRunner *runner;
-	int failed;
+	TCase *tc = suite_part(suite, "ddmin", 60);
 
 	tcase_add_loop_test(tc, planted_sets, 1, 4);
 	tcase_add_test(tc, two_sets);
 	tcase_add_test(tc, suspicion);
 	tcase_add_test(tc, healed);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return suite_run(suite);
 }

@@ -13,6 +13,7 @@
 #include "ref/ref.h"
 #include "tests/support/random_checkpoint.h"
 #include "tests/support/scratch.h"
+#include "tests/support/suite.h"
 
 enum { TOKENS = 40 };
 
@@ -437,23 +438,15 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("decoder");
-	TCase *c = tcase_create("bits");
-	tcase_set_timeout(c, 300);
+	TCase *c = suite_part(s, "bits", 300);
 	tcase_add_loop_test(c, splits_of_tiny, 0, 2);
 	tcase_add_test(c, passes_cut_by_the_decoder);
 	tcase_add_test(c, threads_and_pages_do_not_matter);
 	tcase_add_test(c, openblas_witnesses_plain_loops);
 	tcase_add_loop_test(c, other_models, 0, 8);
-	suite_add_tcase(s, c);
-	c = tcase_create("refusals");
-	tcase_set_timeout(c, 60);
+	c = suite_part(s, "refusals", 60);
 	tcase_add_test(c, bad_options);
 	tcase_add_test(c, bad_tokens);
 	tcase_add_test(c, observer);
-	suite_add_tcase(s, c);
-	SRunner *r = srunner_create(s);
-	srunner_run_all(r, CK_NORMAL);
-	int failed = srunner_ntests_failed(r), run_count = srunner_ntests_run(r);
-	srunner_free(r);
-	return failed == 0 && run_count > 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return suite_run(s);
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Devices: what opening says, what stage code gets from them, and that memory of its own changes no bit. */
 #include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/ops/lm_head.h"
@@ -9,6 +8,7 @@
 #include "opt/mirror.h"
 #include "opt/opt.h"
 #include "tests/support/decode.h"
+#include "tests/support/suite.h"
 
 static struct plumb_error err;
 
@@ -377,10 +377,8 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("device");
-	TCase *t = tcase_create("device");
-	int failed, ran;
+	TCase *t = suite_part(s, "device", 120);
 
-	tcase_set_timeout(t, 120);
 	tcase_add_test(t, opening_says_what_it_is);
 	tcase_add_test(t, no_such_gpu);
 	tcase_add_loop_test(t, scratch_stays, 0, 2);
@@ -394,11 +392,5 @@ int main(void)
 	tcase_add_loop_test(t, faults_in_device_memory_are_named, 0, 2);
 	tcase_add_loop_test(t, prepared_arguments, 0, 2);
 	tcase_add_test(t, the_table_fits);
-	suite_add_tcase(s, t);
-	SRunner *runner = srunner_create(s);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	ran = srunner_ntests_run(runner);
-	srunner_free(runner);
-	return failed || !ran ? 1 : 0;
+	return suite_run(s);
 }

@@ -2,12 +2,12 @@
 /* What `plumb drift` measures, against what can be derived. */
 #include <check.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/ops/gdn.h"
 #include "opt/device.h"
 #include "ref/twin/twin.h"
+#include "tests/support/suite.h"
 #include "tools/drift.h"
 
 enum { F32, F16, BF16 };
@@ -175,8 +175,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("drift");
-	TCase *t = tcase_create("drift");
-	tcase_set_timeout(t, 300);
+	TCase *t = suite_part(s, "drift", 300);
 	tcase_add_test(t, points);
 	tcase_add_loop_test(t, within_the_derived_bound, 0, 4);
 	tcase_add_test(t, first_token);
@@ -184,10 +183,5 @@ int main(void)
 	tcase_add_test(t, a_narrowed_state_is_beyond);
 	tcase_add_loop_test(t, kernels_drift_alike, 0, 2);
 	tcase_add_test(t, refusals);
-	suite_add_tcase(s, t);
-	SRunner *r = srunner_create(s);
-	srunner_run_all(r, CK_NORMAL);
-	int failed = srunner_ntests_failed(r), ran = srunner_ntests_run(r);
-	srunner_free(r);
-	return failed == 0 && ran > 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return suite_run(s);
 }

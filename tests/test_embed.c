@@ -6,6 +6,7 @@
 #include "opt/opt.h"
 #include "ref/twin/twin.h"
 #include "tests/support/stage_test.h"
+#include "tests/support/suite.h"
 
 static struct plumb_config config;
 static struct plumb_error error;
@@ -147,20 +148,13 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("embed");
-	TCase *embed = tcase_create("embed");
-	SRunner *runner = srunner_create(suite);
-	int failed;
+	TCase *embed = suite_part(suite, "embed", 60);
 
-	tcase_set_timeout(embed, 60);
 	tcase_add_loop_test(embed, embed_formats, 0, 7);
 	tcase_add_loop_test(embed, embed_codes, 0, 2);
 	tcase_add_test(embed, embed_far);
 	tcase_add_test(embed, no_races);
-	suite_add_tcase(suite, embed);
-	srunner_set_fork_status(runner, CK_NOFORK);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
+	int failed = suite_run_here(suite);
 	st_devices_close();
-	return failed ? 1 : 0;
+	return failed;
 }

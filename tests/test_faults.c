@@ -10,6 +10,7 @@
 
 #include "tests/support/program.h"
 #include "tests/support/scratch.h"
+#include "tests/support/suite.h"
 
 static char dir[SCRATCH_PATH];
 static struct program_result r;
@@ -330,8 +331,7 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("faults");
-	TCase *runner_itself = tcase_create("runner");
-	tcase_set_timeout(runner_itself, 1200);
+	TCase *runner_itself = suite_part(suite, "runner", 1200);
 	tcase_add_checked_fixture(runner_itself, setup, teardown);
 	tcase_add_test(runner_itself, killed_and_counted);
 	tcase_add_test(runner_itself, does_not_apply);
@@ -346,16 +346,9 @@ int main(void)
 	tcase_add_test(runner_itself, equivalent_mutants);
 	tcase_add_loop_test(runner_itself, refused, 0, (int)(sizeof bad / sizeof bad[0]));
 	tcase_add_test(runner_itself, parts_and_lists);
-	suite_add_tcase(suite, runner_itself);
-	TCase *parts = tcase_create("parts");
-	tcase_set_timeout(parts, 1200);
+	TCase *parts = suite_part(suite, "parts", 1200);
 	tcase_add_checked_fixture(parts, setup, teardown);
 	tcase_add_test(parts, shards);
 	tcase_add_test(parts, golden_alone);
-	suite_add_tcase(suite, parts);
-	SRunner *runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	int failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

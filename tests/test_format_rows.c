@@ -6,7 +6,6 @@
  *   neighbours   NaN in the rows, groups, blocks and bytes around a row must not reach it */
 #include <check.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +15,7 @@
 #include "ref/twin/twin.h"
 #include "tests/support/byte_decoder.h"
 #include "tests/support/devices.h"
+#include "tests/support/suite.h"
 #include "tools/trial.h"
 
 enum { ZONE = 64 };
@@ -248,22 +248,15 @@ int main(void)
 {
 	int status = open_devices("test_format_rows", PLUMB_POISON_NAN);
 	if (status != PLUMB_OK)
-		return status == PLUMB_NO_DEVICE ? 77 : EXIT_FAILURE;
+		return suite_without_device(status);
 	Suite *suite = suite_create("format_rows");
-	TCase *cases = tcase_create("format_rows");
-	tcase_set_timeout(cases, 300);
+	TCase *cases = suite_part(suite, "format_rows", 300);
 	tcase_add_loop_test(cases, ones_count, 0, PLUMB_FORMAT_COUNT);
 	tcase_add_loop_test(cases, every_code, 0, 2 * (PLUMB_FORMAT_COUNT - PLUMB_PLAIN_FORMATS));
 	tcase_add_loop_test(cases, every_group_scale, 0, 2);
 	tcase_add_loop_test(cases, neighbours_stay_out, 0, 2 * PLUMB_FORMAT_COUNT);
-	suite_add_tcase(suite, cases);
-	SRunner *runner = srunner_create(suite);
-	srunner_set_fork_status(
-		runner, CK_NOFORK); /* the devices keep their stacks from case to case; CUDA survives no fork */
-	srunner_run_all(runner, CK_NORMAL);
-	int failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
+	int failed = suite_run_here(suite); /* the devices keep their stacks from case to case; CUDA survives no fork */
 	for (int i = 0; i < DEVICES; i++)
 		plumb_device_close(device[i]);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return failed;
 }

@@ -9,7 +9,6 @@
  * above must tell each of them */
 #include <check.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,6 +19,7 @@
 #include "ref/twin/twin.h"
 #include "tests/support/byte_decoder.h"
 #include "tests/support/devices.h"
+#include "tests/support/suite.h"
 #include "tools/trial.h"
 
 /* Twin twice, oracle's bounds, and the candidate (NULL: the kernels) on every device. */
@@ -592,10 +592,9 @@ int main(void)
 {
 	int status = open_devices("test_format_shapes", PLUMB_POISON_NAN);
 	if (status != PLUMB_OK)
-		return status == PLUMB_NO_DEVICE ? 77 : EXIT_FAILURE;
+		return suite_without_device(status);
 	Suite *suite = suite_create("format_shapes");
-	TCase *cases = tcase_create("format_shapes");
-	tcase_set_timeout(cases, 600);
+	TCase *cases = suite_part(suite, "format_shapes", 600);
 	tcase_add_test(cases, the_table_is_whole);
 #ifdef PLUMB_TEST_GPU
 	tcase_add_loop_test(cases, release_with_all_rows, 0, SHAPES * PLUMB_FORMAT_COUNT);
@@ -608,14 +607,8 @@ int main(void)
 	tcase_add_loop_test(cases, odd_banks, 0, PLUMB_FORMAT_COUNT);
 	tcase_add_loop_test(cases, coordinates_of_the_release, 0, 6 * PLUMB_FORMAT_COUNT);
 	tcase_add_loop_test(cases, faults_are_told, 0, READERS);
-	suite_add_tcase(suite, cases);
-	SRunner *runner = srunner_create(suite);
-	srunner_set_fork_status(
-		runner, CK_NOFORK); /* the devices keep their stacks from case to case; CUDA survives no fork */
-	srunner_run_all(runner, CK_ENV);
-	int failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
+	int failed = suite_run_here(suite); /* the devices keep their stacks from case to case; CUDA survives no fork */
 	for (int i = 0; i < DEVICES; i++)
 		plumb_device_close(device[i]);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return failed;
 }

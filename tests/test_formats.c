@@ -5,7 +5,6 @@
 #include <check.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/math32.h"
@@ -18,6 +17,7 @@
 #include "ref/twin/twin.h"
 #include "tests/support/byte_decoder.h"
 #include "tests/support/devices.h"
+#include "tests/support/suite.h"
 #include "tools/trial.h"
 
 /* ---- coordinates ---- */
@@ -493,23 +493,16 @@ int main(void)
 {
 	int status = open_devices("test_formats", PLUMB_POISON_NAN);
 	if (status != PLUMB_OK)
-		return status == PLUMB_NO_DEVICE ? 77 : EXIT_FAILURE;
+		return suite_without_device(status);
 	Suite *suite = suite_create("formats");
-	TCase *cases = tcase_create("formats");
-	tcase_set_timeout(cases, 300);
+	TCase *cases = suite_part(suite, "formats", 300);
 	tcase_add_loop_test(cases, coordinates, 0, 2 * PLUMB_FORMAT_COUNT);
 	tcase_add_loop_test(cases, coordinates_tell, 0, 2 * PLUMB_FORMAT_COUNT);
 	tcase_add_test(cases, vectors_refuse);
 	tcase_add_test(cases, matrices_refuse);
 	tcase_add_loop_test(cases, changes_arrive, 0, 2 * (PLUMB_FORMAT_COUNT - PLUMB_PLAIN_FORMATS));
-	suite_add_tcase(suite, cases);
-	SRunner *runner = srunner_create(suite);
-	srunner_set_fork_status(
-		runner, CK_NOFORK); /* the devices keep their stacks from case to case; CUDA survives no fork */
-	srunner_run_all(runner, CK_NORMAL);
-	int failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
+	int failed = suite_run_here(suite); /* the devices keep their stacks from case to case; CUDA survives no fork */
 	for (int i = 0; i < DEVICES; i++)
 		plumb_device_close(device[i]);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return failed;
 }

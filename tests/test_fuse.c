@@ -2,8 +2,6 @@
 /* Neighbours as one launch: what a fused launch leaves behind is what the twin's ops leave, one after the other, every bit,
  * under every schedule and, in a race device, without a race; what passes between the ops is not written; and whatever comes
  * in between, other ops or other buffers, undoes a fusion without a trace. */
-#include <stdio.h>
-
 #include "core/ops/attention.h"
 #include "core/ops/gdn.h"
 #include "core/ops/hc.h"
@@ -13,6 +11,7 @@
 #include "opt/timing.h"
 #include "ref/twin/twin.h"
 #include "tests/support/stage_test.h"
+#include "tests/support/suite.h"
 
 #ifdef __SANITIZE_ADDRESS__
 enum { ROUNDS = 8 };
@@ -636,23 +635,17 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("fuse");
-	TCase *t = tcase_create("simt");
-	int failed;
+	TCase *t = suite_part(s, "simt", 300);
 
 	race = st_race_device();
-	tcase_set_timeout(t, 300);
 	tcase_add_loop_test(t, gdn_step_equals_twin, 0, 2);
 	tcase_add_loop_test(t, hc_inject_equals_twin, 0, 2);
 	tcase_add_loop_test(t, attn_heads_equal_two_launches, 0, 2);
 	tcase_add_loop_test(t, attn_gate_equals_two_launches, 0, 2);
 	tcase_add_loop_test(t, moe_early_equals_twin, 0, 2);
 	tcase_add_test(t, left_over);
-	suite_add_tcase(s, t);
-	SRunner *runner = srunner_create(s);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
+	int failed = suite_run(s);
 	st_devices_close();
 	plumb_device_close(race);
-	return failed ? 1 : 0;
+	return failed;
 }

@@ -5,7 +5,6 @@
 #include <check.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/math32.h"
@@ -14,6 +13,7 @@
 #include "ref/ref.h"
 #include "ref/twin/twin.h"
 #include "tests/support/op_call.h"
+#include "tests/support/suite.h"
 
 static const double u = 0x1p-24; /* unit roundoff of binary32 */
 static const enum plumb_op ops[] = {
@@ -631,15 +631,13 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("gdn");
-	TCase *bits = tcase_create("bits"), *truth = tcase_create("truth");
+	TCase *bits = suite_part(suite, "bits", 120), *truth = suite_part(suite, "truth", 120);
 
-	tcase_set_timeout(bits, 120);
 	tcase_add_checked_fixture(bits, open_devices, close_devices);
 	tcase_add_loop_test(bits, kernels_equal_twin, 0, INPUTS);
 	tcase_add_test(bits, every_key_dim);
 	tcase_add_test(bits, any_partition);
 	tcase_add_test(bits, wrong_ops_are_noticed);
-	tcase_set_timeout(truth, 120);
 	tcase_add_test(truth, projections_within_bound);
 	tcase_add_test(truth, conv_within_bound);
 	tcase_add_test(truth, recurrence_within_bound);
@@ -648,12 +646,5 @@ int main(void)
 	tcase_add_test(truth, oracle_conv_is_a_convolution);
 	tcase_add_test(truth, oracle_recurrence_is_a_matrix_recurrence);
 	tcase_add_test(truth, oracle_norm_gate_is_a_scaled_direction);
-	suite_add_tcase(suite, bits);
-	suite_add_tcase(suite, truth);
-
-	SRunner *runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	int failed = srunner_ntests_failed(runner) || srunner_ntests_run(runner) == 0;
-	srunner_free(runner);
-	return failed;
+	return suite_run(suite);
 }

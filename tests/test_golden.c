@@ -14,6 +14,7 @@
 
 #include "golden/golden.h"
 #include "tests/support/golden_files.h"
+#include "tests/support/suite.h"
 
 /* ---- the shipped file ---- */
 
@@ -375,30 +376,18 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("golden");
-	TCase *tcase;
-	SRunner *runner;
-	int failed;
-
-	tcase = tcase_create("shipped");
+	TCase *tcase = suite_part(suite, "shipped", 60);
 	tcase_add_checked_fixture(tcase, golden_files_set_up, golden_files_tear_down);
-	tcase_set_timeout(tcase, 60);
 	tcase_add_test(tcase, test_tiny);
 	tcase_add_test(tcase, test_tiny_values);
 	tcase_add_test(tcase, test_reads_that_are_refused);
 	tcase_add_test(tcase, test_two_at_once);
-	suite_add_tcase(suite, tcase);
-	tcase = tcase_create("made");
+	tcase = suite_part(suite, "made", 60);
 	tcase_add_checked_fixture(tcase, golden_files_set_up, golden_files_tear_down);
-	tcase_set_timeout(tcase, 60);
 	tcase_add_test(tcase, test_made_here);
 	tcase_add_test(tcase, test_number_formats);
 	tcase_add_test(tcase, test_attributes);
 	tcase_add_test(tcase, test_format_is_demanded);
 	tcase_add_test(tcase, test_other_types);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return suite_run(suite);
 }

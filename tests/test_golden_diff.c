@@ -4,7 +4,6 @@
 #include <cJSON.h>
 #include <check.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +13,7 @@
 #include "golden/seal.h"
 #include "tests/support/golden_files.h"
 #include "tests/support/program.h"
+#include "tests/support/suite.h"
 
 static struct program_result r;
 
@@ -425,9 +425,8 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("golden_diff");
-	TCase *c = tcase_create("golden_diff");
+	TCase *c = suite_part(s, "golden_diff", 120);
 	tcase_add_checked_fixture(c, golden_files_set_up, golden_files_tear_down);
-	tcase_set_timeout(c, 120);
 	tcase_add_test(c, sha256_vectors);
 	tcase_add_test(c, rows_in_pieces);
 	tcase_add_test(c, pieces_must_fit);
@@ -438,10 +437,5 @@ int main(void)
 	tcase_add_test(c, choices_as_sets);
 	tcase_add_test(c, wrong_usage);
 	tcase_add_test(c, sum_of_a_dataset);
-	suite_add_tcase(s, c);
-	SRunner *run = srunner_create(s);
-	srunner_run_all(run, CK_NORMAL);
-	int failed = srunner_ntests_failed(run), ran = srunner_ntests_run(run);
-	srunner_free(run);
-	return failed == 0 && ran > 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return suite_run(s);
 }

@@ -18,6 +18,7 @@
 #include "golden/seal.h"
 #include "tests/support/golden_files.h"
 #include "tests/support/program.h"
+#include "tests/support/suite.h"
 
 #define CHECKPOINT PLUMB_GOLDEN_DIR "/tiny/checkpoint"
 #define FROM_TINY "--checkpoint " CHECKPOINT " --prompt-from " TINY
@@ -729,10 +730,8 @@ END_TEST
 
 static TCase *part(Suite *s, const char *name)
 {
-	TCase *c = tcase_create(name);
+	TCase *c = suite_part(s, name, 600);
 	tcase_add_checked_fixture(c, golden_files_set_up, golden_files_tear_down);
-	tcase_set_timeout(c, 600);
-	suite_add_tcase(s, c);
 	return c;
 }
 
@@ -765,9 +764,5 @@ int main(void)
 	c = part(s, "memory");
 	tcase_add_test(c, bounded_memory);
 #endif
-	SRunner *run = srunner_create(s);
-	srunner_run_all(run, CK_NORMAL);
-	int failed = srunner_ntests_failed(run), ran = srunner_ntests_run(run);
-	srunner_free(run);
-	return failed == 0 && ran > 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return suite_run(s);
 }

@@ -18,6 +18,7 @@
 
 #include "golden/golden.h"
 #include "tests/support/golden_files.h"
+#include "tests/support/suite.h"
 
 START_TEST(test_not_hdf5)
 {
@@ -460,32 +461,20 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("golden_refused");
-	TCase *tcase;
-	SRunner *runner;
-	int failed;
-
-	tcase = tcase_create("structure");
+	TCase *tcase = suite_part(suite, "structure", 60);
 	tcase_add_checked_fixture(tcase, golden_files_set_up, golden_files_tear_down);
-	tcase_set_timeout(tcase, 60);
 	tcase_add_test(tcase, test_not_hdf5);
 	tcase_add_test(tcase, test_links);
 	tcase_add_test(tcase, test_data_elsewhere);
 	tcase_add_test(tcase, test_filters);
 	tcase_add_test(tcase, test_claims);
 	tcase_add_test(tcase, test_holes);
-	suite_add_tcase(suite, tcase);
-	tcase = tcase_create("damage");
+	tcase = suite_part(suite, "damage", 300); /* a process for each file, under sanitizers */
 	tcase_add_checked_fixture(tcase, golden_files_set_up, golden_files_tear_down);
-	tcase_set_timeout(tcase, 300); /* a process for each file, under sanitizers */
 	tcase_add_test(tcase, test_truncated_tiny);
 	tcase_add_loop_test(tcase, test_truncated_small, 0, 2);
 	tcase_add_loop_test(tcase, test_flipped_small, 0, 4);
 	tcase_add_test(tcase, test_flipped_tiny);
 	tcase_add_test(tcase, test_one_bad_dataset);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return suite_run(suite);
 }

@@ -3,11 +3,7 @@
  * whatever is changed in place between two replays. On simt (graphs run eagerly there, with and without memory of its
  * own) and, built with PLUMB_TEST_GPU, on cuda; without a GPU that one says so and ends with 77. */
 #include <check.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "opt/device.h"
 #include "opt/graph.h"
@@ -15,6 +11,7 @@
 #include "opt/timing.h"
 #include "ref/twin/twin.h"
 #include "tests/support/decode.h"
+#include "tests/support/suite.h"
 
 /* Past the QSA budget of golden/tiny (16 tokens), so that blocks are chosen. */
 enum { TOKENS = 21, CAPACITY = 32 };
@@ -327,30 +324,6 @@ START_TEST(refusals)
 }
 END_TEST
 
-#ifdef PLUMB_TEST_GPU
-/* Whether there is a GPU, asked in a child: every test is a child too, and CUDA does not survive a fork. */
-static int probe(void)
-{
-	int status = PLUMB_BAD_INPUT;
-	pid_t child;
-
-	fflush(stdout);
-	child = fork();
-	if (child == 0) {
-		struct plumb_device *d = NULL;
-		status = plumb_device_open(PLUMB_DEVICE_CUDA, NULL, &d, &err);
-		printf("%s%s\n", status == PLUMB_OK ? "" : "SKIP test_graph_cuda: ",
-			status == PLUMB_OK ? plumb_device_description(d) : err.text);
-		plumb_device_close(d);
-		fflush(stdout);
-		_exit(status);
-	}
-	if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status))
-		return PLUMB_BAD_INPUT;
-	return WEXITSTATUS(status);
-}
-#endif
-
 /* Parts of a step can be timed, and a decoder that is reset afterwards is as good as new. */
 START_TEST(part_of_a_step_is_timed)
 {
@@ -394,15 +367,13 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("graph");
-	TCase *t = tcase_create(RECORDED ? "cuda" : "simt");
-	int failed, ran;
+	TCase *t = suite_part(s, RECORDED ? "cuda" : "simt", 300);
 
 #ifdef PLUMB_TEST_GPU
-	int status = probe();
+	int status = suite_probe_gpu();
 	if (status != PLUMB_OK)
-		return status == PLUMB_NO_DEVICE ? 77 : 1;
+		return suite_without_device(status);
 #endif
-	tcase_set_timeout(t, 300);
 #ifdef __SANITIZE_ADDRESS__
 	tcase_add_loop_test(t, graph_equals_eager, 0, 2 * DEVICES);
 #else
@@ -415,11 +386,5 @@ int main(void)
 	tcase_add_loop_test(t, watched_steps, 0, DEVICES);
 	tcase_add_loop_test(t, fused_neighbours, 0, DEVICES);
 	tcase_add_loop_test(t, refusals, 0, DEVICES);
-	suite_add_tcase(s, t);
-	SRunner *runner = srunner_create(s);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	ran = srunner_ntests_run(runner);
-	srunner_free(runner);
-	return failed || !ran ? 1 : 0;
+	return suite_run(s);
 }

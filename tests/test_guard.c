@@ -3,7 +3,6 @@
  * that do nothing of the kind pass and give the bits of a bare run. */
 #include <check.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/ops/hc.h"
@@ -12,6 +11,7 @@
 #include "opt/guard.h"
 #include "ref/ref.h"
 #include "tests/support/decode.h"
+#include "tests/support/suite.h"
 
 enum { T = 2, S = 3, D = 4, NB = 8, N = 5, DI = 6, B = 4, CAPACITY = 32, COUNT = T * S * D };
 
@@ -522,8 +522,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("guard");
-	TCase *t = tcase_create("planted");
-	int failed, ran;
+	TCase *t = suite_part(s, "planted", 60);
 
 	tcase_add_test(t, a_right_op_passes);
 	tcase_add_test(t, caches_pass);
@@ -535,15 +534,7 @@ int main(void)
 	tcase_add_test(t, failures_pass_through);
 	tcase_add_test(t, in_place);
 	tcase_add_test(t, scratch_and_counters);
-	suite_add_tcase(s, t);
-	t = tcase_create("decodes");
-	tcase_set_timeout(t, 300);
+	t = suite_part(s, "decodes", 300);
 	tcase_add_loop_test(t, real_sets_pass_and_keep_their_bits, 0, DECODES);
-	suite_add_tcase(s, t);
-	SRunner *runner = srunner_create(s);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	ran = srunner_ntests_run(runner);
-	srunner_free(runner);
-	return failed || !ran ? 1 : 0;
+	return suite_run(s);
 }

@@ -17,6 +17,7 @@
 
 #include "golden/h5_write.h"
 #include "tests/support/golden_files.h"
+#include "tests/support/suite.h"
 
 enum { ROWS = 3000, WIDTH = 50 }; /* a stream of three chunks */
 
@@ -428,13 +429,10 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("h5_write");
-	TCase *tc = tcase_create("h5_write");
-	SRunner *runner;
-	int failed;
+	TCase *tc = suite_part(suite, "h5_write", 120);
 
 	H5dont_atexit(); /* before the library's first use; the program's writer does it in time */
 	tcase_add_checked_fixture(tc, golden_files_set_up, golden_files_tear_down);
-	tcase_set_timeout(tc, 120);
 	tcase_add_test(tc, test_round_trip);
 	tcase_add_test(tc, test_bytes_only);
 	tcase_add_test(tc, test_same_bytes);
@@ -444,10 +442,5 @@ int main(void)
 	tcase_add_test(tc, test_killed);
 	tcase_add_test(tc, test_renamed_left_over);
 	tcase_add_test(tc, test_interrupted);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return suite_run(suite);
 }

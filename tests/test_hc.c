@@ -12,6 +12,7 @@
 #include "ref/ref.h"
 #include "ref/twin/twin.h"
 #include "tests/support/stage_test.h"
+#include "tests/support/suite.h"
 
 #define U 0x1p-24 /* half an ulp, relative */
 
@@ -755,11 +756,8 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("hyper_connection");
-	TCase *sites = tcase_create("hyper_connection");
-	SRunner *runner = srunner_create(suite);
-	int failed;
+	TCase *sites = suite_part(suite, "hyper_connection", 120);
 
-	tcase_set_timeout(sites, 120);
 	tcase_add_loop_test(sites, random_sites, 0, SHAPES);
 	tcase_add_test(sites, no_races);
 	tcase_add_test(sites, released_size);
@@ -770,13 +768,9 @@ int main(void)
 	tcase_add_loop_test(sites, edges, 0, 2);
 	tcase_add_test(sites, inject_in_place);
 	tcase_add_loop_test(sites, sensitivity, 0, 2);
-	suite_add_tcase(suite, sites);
-	srunner_set_fork_status(runner, CK_NOFORK);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
+	int failed = suite_run_here(suite);
 	printf("hyper_connection: error of the twin as a part of its bound: norm %.3f, down %.3f, mix %.3f\n", worst_norm,
 		worst_down, worst_mix);
-	srunner_free(runner);
 	st_devices_close();
-	return failed ? 1 : 0;
+	return failed;
 }

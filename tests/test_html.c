@@ -11,6 +11,7 @@
 #include "tests/support/program.h"
 #include "tests/support/report_tree.h"
 #include "tests/support/scratch.h"
+#include "tests/support/suite.h"
 #include "tools/html.h"
 
 #define TINY PLUMB_GOLDEN_DIR "/tiny/tiny.h5"
@@ -676,12 +677,9 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("html");
-	TCase *tc = tcase_create("html");
-	SRunner *runner;
-	int failed;
+	TCase *tc = suite_part(suite, "html", 120);
 
 	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_set_timeout(tc, 120);
 	tcase_add_loop_test(tc, made_up, 0, MAKERS);
 	tcase_add_test(tc, large);
 	tcase_add_loop_test(tc, long_names, 0, MAKERS);
@@ -699,10 +697,5 @@ int main(void)
 	tcase_add_test(tc, benches);
 	tcase_add_loop_test(tc, refusals, 0, 13);
 	tcase_add_test(tc, on_standard_output);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return suite_run(suite);
 }

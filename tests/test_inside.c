@@ -3,11 +3,11 @@
  */
 #include <check.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ref/twin/twin.h"
+#include "tests/support/suite.h"
 #include "tools/trial.h"
 #include "tools/inside.h"
 
@@ -195,18 +195,10 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("inside");
-	TCase *tc = tcase_create("inside");
-	SRunner *runner;
-	int failed;
+	TCase *tc = suite_part(suite, "inside", 60);
 
 	tcase_add_test(tc, values);
 	tcase_add_test(tc, sums);
 	tcase_add_test(tc, places);
-	tcase_set_timeout(tc, 60);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return suite_run(suite);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/json.h"
+#include "tests/support/suite.h"
 
 /* A message is one line that begins with the file. */
 static void check_message(const struct plumb_error *err, const char *file, const char *contains, const char *what)
@@ -179,15 +180,9 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("json");
-	TCase *all = tcase_create("all");
-	tcase_set_timeout(all, 60);
+	TCase *all = suite_part(suite, "all", 60);
 	tcase_add_test(all, accepted_text);
 	tcase_add_test(all, refused_text);
 	tcase_add_test(all, limits);
-	suite_add_tcase(suite, all);
-	SRunner *runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	int failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? 1 : 0;
+	return suite_run(suite);
 }

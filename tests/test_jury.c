@@ -21,6 +21,7 @@
 #include "tests/support/program.h"
 #include "tests/support/random_checkpoint.h"
 #include "tests/support/scratch.h"
+#include "tests/support/suite.h"
 
 #define TINY PLUMB_GOLDEN_DIR "/tiny/tiny.h5"
 #define TURNED PLUMB_GOLDEN_DIR "/turned/turned.h5"
@@ -346,24 +347,17 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("jury");
-	TCase *t = tcase_create("perturbation");
+	TCase *t = suite_part(s, "perturbation", 60);
 	tcase_add_test(t, moves);
 	tcase_add_test(t, sums_in_binary32);
 	tcase_add_test(t, products);
-	suite_add_tcase(s, t);
-	t = tcase_create("program");
+	t = suite_part(s, "program", 120);
 	tcase_add_checked_fixture(t, setup, teardown);
-	tcase_set_timeout(t, 120);
 	tcase_add_loop_test(t, turned_passes, 0, sizeof ways / sizeof ways[0]);
 	tcase_add_loop_test(t, one_more_fails, 0, (MOVED + STRIDE - 1) / STRIDE);
 	tcase_add_loop_test(t, states_are_judged, 0, 3);
 	tcase_add_loop_test(t, kernels_fail, 0, 3);
 	tcase_add_loop_test(t, spread_of_the_recurrence, 0, 4);
 	tcase_add_loop_test(t, weights_of_one_expert, 0, 2);
-	suite_add_tcase(s, t);
-	SRunner *r = srunner_create(s);
-	srunner_run_all(r, CK_NORMAL);
-	int failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(s);
 }

@@ -9,6 +9,7 @@
 #include "ref/ref.h"
 #include "ref/twin/twin.h"
 #include "tests/support/stage_test.h"
+#include "tests/support/suite.h"
 
 static struct plumb_config config;
 static struct plumb_error error;
@@ -365,12 +366,8 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("lm_head");
-	TCase *head = tcase_create("lm_head"), *argmax = tcase_create("argmax");
-	SRunner *runner = srunner_create(suite);
-	int failed;
+	TCase *head = suite_part(suite, "lm_head", 60), *argmax = suite_part(suite, "argmax", 60);
 
-	tcase_set_timeout(head, 60);
-	tcase_set_timeout(argmax, 60);
 	tcase_add_loop_test(head, head_rows, 0, HEAD_SHAPES);
 	tcase_add_test(head, head_not_finite);
 	tcase_add_loop_test(argmax, argmax_random, 0, VOCABULARIES);
@@ -378,13 +375,8 @@ int main(void)
 	tcase_add_loop_test(argmax, argmax_not_finite, 0, ST_SEEDS);
 	tcase_add_test(argmax, argmax_wrong_rules);
 	tcase_add_test(argmax, no_races);
-	suite_add_tcase(suite, head);
-	suite_add_tcase(suite, argmax);
-	srunner_set_fork_status(runner, CK_NOFORK);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
+	int failed = suite_run_here(suite);
 	printf("lm_head: |twin - exact| is at most %.3f of its bound\n", head_worst);
-	srunner_free(runner);
 	st_devices_close();
-	return failed ? 1 : 0;
+	return failed;
 }

@@ -23,6 +23,7 @@
 #include <string.h>
 
 #include "core/math32.h"
+#include "tests/support/suite.h"
 
 #define NAN_BITS 0x7FC00000u
 #define INF_BITS 0x7F800000u
@@ -503,11 +504,8 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("math32");
-	TCase *tcase = tcase_create("math32");
-	SRunner *runner;
-	int failed;
+	TCase *tcase = suite_part(suite, "math32", getenv("PLUMB_MATH32_STRIDE") ? 0 : 60);
 
-	tcase_set_timeout(tcase, getenv("PLUMB_MATH32_STRIDE") ? 0 : 60); /* 60 s for sanitizers; 0 is none */
 	tcase_add_loop_test(tcase, test_bf16, 0, FUNCTIONS);
 	tcase_add_loop_test(tcase, test_binary32, 0, FUNCTIONS);
 	tcase_add_loop_test(tcase, test_hash, 0, FUNCTIONS);
@@ -516,10 +514,5 @@ int main(void)
 	tcase_add_test(tcase, test_identities);
 	tcase_add_test(tcase, test_softplus_threshold);
 	tcase_add_test(tcase, test_wrong_functions_are_refused);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return suite_run(suite);
 }

@@ -14,6 +14,7 @@
 #include "opt/opt.h"
 #include "ref/ref.h"
 #include "ref/twin/twin.h"
+#include "tests/support/suite.h"
 #include "tools/trial.h"
 
 #ifdef PLUMB_RACE
@@ -761,9 +762,8 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("moe");
-	TCase *cases = tcase_create("moe");
+	TCase *cases = suite_part(suite, "moe", 120);
 	tcase_add_unchecked_fixture(cases, open_devices, close_devices);
-	tcase_set_timeout(cases, 120);
 	tcase_add_loop_test(cases, router_ties_and_classes, 0, COUNT(expert_counts));
 	tcase_add_loop_test(cases, router_of_many_experts, 0, 3);
 	tcase_add_loop_test(cases, router_bound, 0, COUNT(bound_shapes));
@@ -779,11 +779,5 @@ int main(void)
 	tcase_add_loop_test(cases, no_race, 0, COUNT(race_cases));
 	tcase_add_test(cases, refusals_say_what);
 	tcase_add_loop_test(cases, wrong_variants_fail, 0, COUNT(wrong));
-	suite_add_tcase(suite, cases);
-	SRunner *runner = srunner_create(suite);
-	srunner_set_fork_status(runner, CK_NOFORK); /* the devices keep their stacks from case to case */
-	srunner_run_all(runner, CK_NORMAL);
-	int failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run_here(suite); /* the devices keep their stacks from case to case */
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/suite.h"
 #include "tools/faults_mutate.h"
 
 /* All mutants of a text as "line:column operator replacement", one a line. */
@@ -112,14 +113,9 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("mutate");
-	TCase *mutate = tcase_create("mutate");
+	TCase *mutate = suite_part(suite, "mutate", 60);
 	tcase_add_loop_test(mutate, mutants_of_a_text, 0, (int)(sizeof texts / sizeof texts[0]));
 	tcase_add_test(mutate, places);
 	tcase_add_test(mutate, broken_text);
-	suite_add_tcase(suite, mutate);
-	SRunner *runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	int failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

@@ -11,9 +11,9 @@
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "core/numeric.h"
+#include "tests/support/suite.h"
 
 enum overflow { TO_INF, SATURATE };
 
@@ -537,11 +537,8 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("numeric");
-	TCase *tcase = tcase_create("formats");
-	SRunner *runner;
-	int failed;
+	TCase *tcase = suite_part(suite, "formats", 60);
 
-	tcase_set_timeout(tcase, 60); /* sanitizers are slow */
 	tcase_add_loop_test(tcase, test_codes, 0, FORMATS);
 	tcase_add_loop_test(tcase, test_codes_not_finite, 0, FORMATS);
 	tcase_add_loop_test(tcase, test_nan_stays_nan, 0, FORMATS);
@@ -550,16 +547,9 @@ int main(void)
 	tcase_add_test(tcase, test_round_bf16_dense);
 	tcase_add_test(tcase, test_known_values);
 	tcase_add_test(tcase, test_wrong_encoders_are_refused);
-	suite_add_tcase(suite, tcase);
-	tcase = tcase_create("ulp");
-	tcase_set_timeout(tcase, 60);
+	tcase = suite_part(suite, "ulp", 60);
 	tcase_add_test(tcase, test_ulp_distance_edges);
 	tcase_add_test(tcase, test_ulp_distance_neighbours);
 	tcase_add_test(tcase, test_ulp_distance_is_a_metric);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return suite_run(suite);
 }

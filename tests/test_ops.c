@@ -12,6 +12,7 @@
 #include "core/ops/lm_head.h"
 #include "core/ops/moe.h"
 #include "ref/twin/twin.h"
+#include "tests/support/suite.h"
 #include "tools/trial_judge.h"
 
 #ifdef __SANITIZE_ADDRESS__
@@ -400,22 +401,15 @@ int main(void)
 {
 	int status = open_devices();
 	if (status != PLUMB_OK)
-		return status == PLUMB_NO_DEVICE ? 77 : EXIT_FAILURE;
+		return suite_without_device(status);
 	Suite *suite = suite_create("ops");
-	TCase *cases = tcase_create("cases");
-	tcase_set_timeout(cases, 600);
+	TCase *cases = suite_part(suite, "cases", 600);
 	tcase_add_test(cases, a_seed_is_a_case);
 	tcase_add_loop_test(cases, faults_are_told, 0, (int)(sizeof faults / sizeof faults[0]));
 	tcase_add_loop_test(cases, random_cases, 0, PLUMB_OP_COUNT);
 	tcase_add_loop_test(cases, every_format, 0, PLUMB_OP_COUNT);
-	suite_add_tcase(suite, cases);
-	SRunner *runner = srunner_create(suite);
-	srunner_set_fork_status(
-		runner, CK_NOFORK); /* the devices keep their stacks from case to case; CUDA survives no fork */
-	srunner_run_all(runner, CK_NORMAL);
-	int failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
+	int failed = suite_run_here(suite); /* the devices keep their stacks from case to case; CUDA survives no fork */
 	plumb_device_close(device[0]);
 	trial_devices_close(&devices);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return failed;
 }

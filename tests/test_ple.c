@@ -5,7 +5,6 @@
 #include <check.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/order.h"
@@ -13,6 +12,7 @@
 #include "ref/ref.h"
 #include "ref/twin/twin.h"
 #include "tests/support/op_call.h"
+#include "tests/support/suite.h"
 
 static const double u = 0x1p-24; /* unit roundoff of binary32 */
 static const enum plumb_op ops[] = {PLUMB_PLE_EMBED, PLUMB_PLE_GATE, PLUMB_PLE_CONV};
@@ -642,26 +642,17 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("ple");
-	TCase *bits = tcase_create("bits"), *truth = tcase_create("truth");
+	TCase *bits = suite_part(suite, "bits", 120), *truth = suite_part(suite, "truth", 120);
 
-	tcase_set_timeout(bits, 120);
 	tcase_add_checked_fixture(bits, open_devices, close_devices);
 	tcase_add_loop_test(bits, kernels_equal_twin, 0, INPUTS);
 	tcase_add_test(bits, gate_at_zero);
 	tcase_add_test(bits, any_partition);
 	tcase_add_test(bits, hash_of_the_release);
 	tcase_add_test(bits, wrong_ops_are_noticed);
-	tcase_set_timeout(truth, 120);
 	tcase_add_test(truth, oracle_hash_of_a_sequence);
 	tcase_add_test(truth, gate_within_bound);
 	tcase_add_test(truth, gate_under_bf16);
 	tcase_add_test(truth, conv_within_bound);
-	suite_add_tcase(suite, bits);
-	suite_add_tcase(suite, truth);
-
-	SRunner *runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	int failed = srunner_ntests_failed(runner) || srunner_ntests_run(runner) == 0;
-	srunner_free(runner);
-	return failed;
+	return suite_run(suite);
 }

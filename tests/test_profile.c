@@ -11,6 +11,7 @@
 #include "core/profile_bytes.h"
 #include "core/shards.h"
 #include "tests/support/scratch.h"
+#include "tests/support/suite.h"
 
 #define SHIPPED PLUMB_GOLDEN_DIR "/profiles"
 
@@ -388,8 +389,7 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("profile");
-	TCase *tcase = tcase_create("profile");
-	tcase_set_timeout(tcase, 60);
+	TCase *tcase = suite_part(suite, "profile", 60);
 	tcase_add_test(tcase, test_built_in_is_the_file);
 	tcase_add_loop_test(tcase, test_promise, 0, PROMISES);
 	tcase_add_test(tcase, test_every_field_is_read);
@@ -400,10 +400,5 @@ int main(void)
 	tcase_add_loop_test(tcase, test_totals_of_the_release, 0, TOTALS);
 	tcase_add_test(tcase, test_parts_of_the_release);
 	tcase_add_test(tcase, test_bytes_of_a_model);
-	suite_add_tcase(suite, tcase);
-	SRunner *runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	int failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return suite_run(suite);
 }

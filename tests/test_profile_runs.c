@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 
 #include "core/digest.h"
 #include "core/requantise.h"
@@ -19,6 +18,7 @@
 #include "tests/support/decode.h"
 #include "tests/support/program.h"
 #include "tests/support/scratch.h"
+#include "tests/support/suite.h"
 
 #define TINY PLUMB_GOLDEN_DIR "/tiny/tiny.h5"
 #define CHECKPOINT PLUMB_GOLDEN_DIR "/tiny/checkpoint"
@@ -258,23 +258,13 @@ END_TEST
 
 int main(void)
 {
-	const char *wanted = getenv("PLUMB_TEST_DEVICE");
-	struct plumb_device *d = NULL;
-	if (wanted && strcmp(wanted, "cuda") != 0 && strcmp(wanted, "simt") != 0) {
-		printf("PLUMB_TEST_DEVICE is '%s', expected cuda or simt\n", wanted);
-		return EXIT_FAILURE;
-	}
-	if (wanted && strcmp(wanted, "cuda") == 0)
-		kind = PLUMB_DEVICE_CUDA;
-	int status = plumb_device_open(kind, NULL, &d, &err);
-	plumb_device_close(d);
-	if (status != PLUMB_OK) {
-		printf("SKIP test_profile_runs: %s\n", err.text);
-		return status == PLUMB_NO_DEVICE ? 77 : EXIT_FAILURE;
-	}
+	bool gpu;
+	int status = suite_wants_gpu(&gpu);
+	if (status != PLUMB_OK)
+		return suite_without_device(status);
+	kind = gpu ? PLUMB_DEVICE_CUDA : PLUMB_DEVICE_SIMT;
 	Suite *suite = suite_create("profile_runs");
-	TCase *tcase = tcase_create("profile_runs");
-	tcase_set_timeout(tcase, 300);
+	TCase *tcase = suite_part(suite, "profile_runs", 300);
 	tcase_add_checked_fixture(tcase, setup, teardown);
 #ifdef __SANITIZE_ADDRESS__
 	int step = 5; /* instrumented kernels take ten times as long: every fifth, which are of both policies */
@@ -293,12 +283,5 @@ int main(void)
 		tcase_add_test(tcase, nan_codes_are_named);
 		tcase_add_test(tcase, lists);
 	}
-	suite_add_tcase(suite, tcase);
-	SRunner *runner = srunner_create(suite);
-	if (kind == PLUMB_DEVICE_CUDA)
-		srunner_set_fork_status(runner, CK_NOFORK); /* CUDA survives no fork */
-	srunner_run_all(runner, CK_ENV);
-	int failed = srunner_ntests_failed(runner), ran = srunner_ntests_run(runner);
-	srunner_free(runner);
-	return failed == 0 && ran > 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return gpu ? suite_run_here(suite) : suite_run(suite);
 }

@@ -12,6 +12,7 @@
 #include "ref/ref.h"
 #include "ref/twin/twin.h"
 #include "tests/support/rig.h"
+#include "tests/support/suite.h"
 
 enum { CASES = RIG_SLOW ? 12 : 24, SEEDS = RIG_SLOW ? 2 : 3 };
 
@@ -626,28 +627,21 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("qsa");
-	TCase *all = tcase_create("qsa");
-	SRunner *runner = srunner_create(suite);
-	int failed;
+	TCase *all = suite_part(suite, "qsa", 120);
 
-	tcase_set_timeout(all, 120);
 	tcase_add_loop_test(all, project, 0, CASES);
 	tcase_add_loop_test(all, scores, 0, CASES);
 	tcase_add_loop_test(all, score_full_size, 0, 4);
 	tcase_add_loop_test(all, select_small, 0, 15);
 	tcase_add_loop_test(all, select_full_size, 0, 10 * CLASSES);
 	tcase_add_test(all, refuses);
-	suite_add_tcase(suite, all);
-	srunner_set_fork_status(runner, CK_NOFORK);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
+	int failed = suite_run_here(suite);
 	printf("qsa: largest error of the twin as a part of its bound, f32: project %.3f, score %.3f\n", worst[0],
 		worst[1]);
 	printf("qsa: bf16 queries that round another way than the oracle's: %lld of %lld\n", (long long)flipped,
 		(long long)compared);
-	srunner_free(runner);
 	rig_devices_close();
 	if (flipped * 100 > compared) /* a boundary is hit by chance: a wrong rounding point shows in far more */
 		failed = 1;
-	return failed ? 1 : 0;
+	return failed;
 }

@@ -10,6 +10,7 @@
 
 #include "core/numeric.h"
 #include "core/quantise.h"
+#include "tests/support/suite.h"
 
 /* --- a quantiser of another make ---------------------------------------------------------------------------------- */
 
@@ -428,8 +429,7 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("quantise");
-	TCase *all = tcase_create("all");
-	tcase_set_timeout(all, 60);
+	TCase *all = suite_part(suite, "all", 60);
 	tcase_add_loop_test(all, nearest_codes, 0, 8);
 	tcase_add_test(all, round_trip);
 	tcase_add_test(all, midpoints);
@@ -439,10 +439,5 @@ int main(void)
 	tcase_add_test(all, no_reciprocal);
 	tcase_add_test(all, not_finite);
 	tcase_add_test(all, plain);
-	suite_add_tcase(suite, all);
-	SRunner *runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	int failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? 1 : 0;
+	return suite_run(suite);
 }

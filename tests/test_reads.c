@@ -14,6 +14,7 @@
 #include "opt/device.h"
 #include "ref/ref.h"
 #include "ref/twin/twin.h"
+#include "tests/support/suite.h"
 
 static struct plumb_error err;
 
@@ -316,17 +317,11 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("reads");
-	TCase *t = tcase_create("reads");
+	TCase *t = suite_part(s, "reads", 120);
 
-	tcase_set_timeout(t, 120);
 	tcase_add_test(t, rows_once_and_in_order);
 	tcase_add_test(t, experts_once_and_in_order);
 	tcase_add_test(t, hashed_rows_are_the_ops_rows);
 	tcase_add_loop_test(t, unread_bytes_do_not_matter, 0, PROFILES * SETS);
-	suite_add_tcase(s, t);
-	SRunner *r = srunner_create(s);
-	srunner_run_all(r, CK_NORMAL);
-	int failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? 1 : 0;
+	return suite_run(s);
 }

@@ -16,6 +16,7 @@
 #include "tests/support/byte_decoder.h"
 #include "tests/support/random_checkpoint.h"
 #include "tests/support/scratch.h"
+#include "tests/support/suite.h"
 
 #define TINY PLUMB_GOLDEN_DIR "/tiny/checkpoint"
 #define TINY_NVFP4 PLUMB_GOLDEN_DIR "/tiny-nvfp4/checkpoint"
@@ -565,8 +566,7 @@ int main(void)
 	while (plumb_profile_shipped(profiles, &text, &size))
 		profiles++;
 	Suite *suite = suite_create("requantise");
-	TCase *tcase = tcase_create("requantise");
-	tcase_set_timeout(tcase, 120);
+	TCase *tcase = suite_part(suite, "requantise", 120);
 	tcase_add_checked_fixture(tcase, NULL, closed);
 	tcase_add_loop_test(tcase, profiles_of_checkpoints, 0, 3 * profiles);
 	tcase_add_loop_test(tcase, formats_of_groups, 0, 2 * PLUMB_FORMAT_COUNT);
@@ -579,10 +579,5 @@ int main(void)
 	tcase_add_loop_test(tcase, scan_passes, 0, 3);
 	tcase_add_test(tcase, scan_names);
 	tcase_add_test(tcase, scan_vectors);
-	suite_add_tcase(suite, tcase);
-	SRunner *runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	int failed = srunner_ntests_failed(runner), ran = srunner_ntests_run(runner);
-	srunner_free(runner);
-	return failed == 0 && ran > 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return suite_run(suite);
 }

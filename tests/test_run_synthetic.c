@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 
 #include "tests/support/scratch.h"
+#include "tests/support/suite.h"
 
 #define SMALL PLUMB_GOLDEN_DIR "/synthetic/small-f32.json"
 #define RUN_TINY "run --synthetic tiny --profile served --tokens 5,17,3,3 --steps 3 "
@@ -222,9 +223,8 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("run_synthetic");
-	TCase *t = tcase_create("run");
+	TCase *t = suite_part(s, "run", 300);
 
-	tcase_set_timeout(t, 300);
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_loop_test(t, shipped_digests_hold, 0, 4);
 	tcase_add_test(t, a_difference_is_named);
@@ -233,10 +233,5 @@ int main(void)
 	tcase_add_test(t, report_says_times_and_memory);
 	tcase_add_test(t, bad_input_is_said);
 	tcase_add_test(t, presets_are_listed);
-	suite_add_tcase(s, t);
-	SRunner *r = srunner_create(s);
-	srunner_run_all(r, CK_NORMAL);
-	int failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? 1 : 0;
+	return suite_run(s);
 }

@@ -11,6 +11,7 @@
 
 #include "core/safetensors.h"
 #include "tests/support/scratch.h"
+#include "tests/support/suite.h"
 #include "tests/support/write_safetensors.h"
 
 static char dir[SCRATCH_PATH], path[SCRATCH_PATH];
@@ -438,9 +439,8 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("safetensors");
-	TCase *all = tcase_create("all");
+	TCase *all = suite_part(suite, "all", 120);
 	tcase_add_checked_fixture(all, make_dir, remove_dir);
-	tcase_set_timeout(all, 120);
 	tcase_add_test(all, written_and_read);
 	tcase_add_test(all, tiny_file);
 	tcase_add_test(all, every_dtype);
@@ -453,10 +453,5 @@ int main(void)
 	tcase_add_test(all, refused_counts);
 	tcase_add_test(all, mutated);
 	tcase_add_test(all, many_tensors);
-	suite_add_tcase(suite, all);
-	SRunner *runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	int failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? 1 : 0;
+	return suite_run(suite);
 }

@@ -4,11 +4,11 @@
 #include <check.h>
 #include <float.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/compare.h"
 #include "core/status.h"
+#include "tests/support/suite.h"
 
 static uint64_t state;
 
@@ -196,20 +196,12 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("selection");
-	TCase *tcase = tcase_create("choices");
-	SRunner *runner;
-	int failed;
+	TCase *tcase = suite_part(suite, "choices", 60);
 
-	tcase_set_timeout(tcase, 60); /* sanitizers are slow */
 	tcase_add_test(tcase, test_topk);
 	tcase_add_test(tcase, test_topk_malformed);
 	tcase_add_test(tcase, test_topk_special_scores);
 	tcase_add_test(tcase, test_order);
 	tcase_add_loop_test(tcase, test_topk_random, 0, 20);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return suite_run(suite);
 }

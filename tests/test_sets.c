@@ -6,7 +6,6 @@
 #include <check.h>
 #include <omp.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/checkpoint.h"
@@ -16,6 +15,7 @@
 #include "ref/twin/twin.h"
 #include "tests/support/random_checkpoint.h"
 #include "tests/support/scratch.h"
+#include "tests/support/suite.h"
 
 enum { PROMPT = 9, STEPS = 5, TOKENS = PROMPT + STEPS };
 
@@ -345,41 +345,20 @@ END_TEST
 
 int main(void)
 {
-	const char *wanted = getenv("PLUMB_TEST_DEVICE");
-	struct plumb_device *probe = NULL;
-	struct plumb_error err = {""};
-
-	if (wanted && strcmp(wanted, "cuda") != 0 && strcmp(wanted, "simt") != 0) {
-		printf("PLUMB_TEST_DEVICE is '%s', expected cuda or simt\n", wanted);
-		return EXIT_FAILURE;
-	}
-	if (wanted && strcmp(wanted, "cuda") == 0) {
-		kind = PLUMB_DEVICE_CUDA;
-		if (plumb_device_open(kind, NULL, &probe, &err) != PLUMB_OK) {
-			printf("skipped: %s\n", err.text);
-			return 77;
-		}
-		plumb_device_close(probe);
-	}
+	bool gpu;
+	int status = suite_wants_gpu(&gpu);
+	if (status != PLUMB_OK)
+		return suite_without_device(status);
+	kind = gpu ? PLUMB_DEVICE_CUDA : PLUMB_DEVICE_SIMT;
 	Suite *s = suite_create("sets");
-	TCase *c = tcase_create("models");
-	tcase_set_timeout(c, 300);
+	TCase *c = suite_part(s, "models", 300);
 	tcase_add_loop_test(c, random_models, 0, MODELS);
-	suite_add_tcase(s, c);
-	c = tcase_create("mixtures");
-	tcase_set_timeout(c, 300);
+	c = suite_part(s, "mixtures", 300);
 	tcase_add_checked_fixture(c, mixture_setup, mixture_teardown);
 	tcase_add_loop_test(c, single_op, 0, PLUMB_OP_COUNT);
 	tcase_add_loop_test(c, random_half, 0, HALVES);
 	tcase_add_test(c, schedules_threads_pages);
 	tcase_add_test(c, guarded);
 	tcase_add_test(c, one_bit_shows);
-	suite_add_tcase(s, c);
-	SRunner *r = srunner_create(s);
-	if (kind == PLUMB_DEVICE_CUDA)
-		srunner_set_fork_status(r, CK_NOFORK); /* a CUDA context does not survive a fork */
-	srunner_run_all(r, CK_NORMAL);
-	int failed = srunner_ntests_failed(r), ran = srunner_ntests_run(r);
-	srunner_free(r);
-	return failed == 0 && ran > 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return gpu ? suite_run_here(s) : suite_run(s);
 }

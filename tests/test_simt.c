@@ -12,6 +12,7 @@
 
 #include "kernels/simt/simt.h"
 #include "tests/simt_kernels.h"
+#include "tests/support/suite.h"
 
 enum { SEEDS = 50 };
 
@@ -460,10 +461,8 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("simt");
-	TCase *tests = tcase_create("simt");
-	int failed;
+	TCase *tests = suite_part(suite, "simt", 300);
 
-	tcase_set_timeout(tests, 300);
 	tcase_add_loop_test(tests, right_kernel, 0, (int)COUNT(right_kernels));
 	tcase_add_loop_test(tests, differing_kernel, 0, (int)COUNT(differing_kernels));
 	tcase_add_loop_test(tests, order_kernel, 0, (int)COUNT(order_kernels));
@@ -479,12 +478,5 @@ int main(void)
 	tcase_add_test(tests, stack_overflow);
 	tcase_add_test(tests, os_threads);
 	tcase_add_test(tests, speed);
-	suite_add_tcase(suite, tests);
-
-	SRunner *runner = srunner_create(suite);
-
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner) || srunner_ntests_run(runner) == 0;
-	srunner_free(runner);
-	return failed;
+	return suite_run(suite);
 }

@@ -3,13 +3,13 @@
 #include <check.h>
 #include <cuda_runtime_api.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/simt/simt.h"
 #include "tests/simt_kernels.h"
+#include "tests/support/suite.h"
 
-enum { SKIPPED = 77, REPEATS = 20 };
+enum { REPEATS = 20 };
 
 static const struct {
 	const char *name;
@@ -70,25 +70,16 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("simt_cuda");
-	TCase *tests = tcase_create("simt_cuda");
+	TCase *tests = suite_part(suite, "simt_cuda", 300);
 	const int rows = (int)(sizeof(kernels) / sizeof(kernels[0]));
-	int devices = 0, failed;
+	int devices = 0;
 
 	if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
 		puts("skipped: no CUDA device");
-		return SKIPPED;
+		return SUITE_SKIPPED;
 	}
 	tcase_add_loop_test(tests, same_bits, 0, rows);
 	tcase_add_test(tests, launch_status);
-	tcase_set_timeout(tests, 300);
-	suite_add_tcase(suite, tests);
-
-	SRunner *runner = srunner_create(suite);
-
-	srunner_set_fork_status(runner, CK_NOFORK); /* a CUDA context does not survive a fork */
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner) || srunner_ntests_run(runner) != rows + 1;
-	printf("  %d kernels, %d failed\n", rows, srunner_ntests_failed(runner));
-	srunner_free(runner);
-	return failed;
+	printf("  %d kernels\n", rows);
+	return suite_run_here(suite);
 }

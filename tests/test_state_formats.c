@@ -3,7 +3,6 @@
  * Built with PLUMB_TEST_GPU the devices are cuda; without a GPU that one says so and ends with 77. */
 #include <check.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +15,7 @@
 #include "ref/twin/twin.h"
 #include "tests/support/decode.h"
 #include "tests/support/devices.h"
+#include "tests/support/suite.h"
 #include "tools/trial.h"
 
 /* Implementations in turn: oracle, twin, then the devices. */
@@ -740,12 +740,11 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("state formats");
-	TCase *t = tcase_create("caches and state");
+	TCase *t = suite_part(s, "caches and state", 600);
 	int status = open_devices("test_state_formats", PLUMB_POISON_OFF);
 
 	if (status != PLUMB_OK)
-		return status == PLUMB_NO_DEVICE ? 77 : 1;
-	tcase_set_timeout(t, 600);
+		return suite_without_device(status);
 	tcase_add_loop_test(t, fp8_codes, 0, sizeof rope_cases / sizeof rope_cases[0]);
 	tcase_add_loop_test(t, fp8_readers, 0, 6);
 	tcase_add_loop_test(t, every_f16_code_passes, 0, 6);
@@ -756,13 +755,8 @@ int main(void)
 	tcase_add_test(t, refused_formats);
 	tcase_add_loop_test(t, decodes_agree, 0, DECODES);
 	tcase_add_test(t, golden_state_is_widened);
-	suite_add_tcase(s, t);
-	SRunner *r = srunner_create(s);
-	srunner_set_fork_status(r, CK_NOFORK); /* CUDA does not survive a fork */
-	srunner_run_all(r, CK_NORMAL);
-	int failed = srunner_ntests_failed(r), ran = srunner_ntests_run(r);
-	srunner_free(r);
+	int failed = suite_run_here(s); /* CUDA does not survive a fork */
 	for (int i = 0; i < DEVICES; i++)
 		plumb_device_close(device[i]);
-	return failed || !ran ? 1 : 0;
+	return failed;
 }

@@ -10,6 +10,7 @@
 #include "opt/device_private.h"
 #include "opt/stored.h"
 #include "tests/support/made_tensor.h"
+#include "tests/support/suite.h"
 
 static struct plumb_error err;
 
@@ -242,9 +243,8 @@ END_TEST
 static Suite *suite(void)
 {
 	Suite *s = suite_create("synthetic");
-	TCase *t = tcase_create("values");
+	TCase *t = suite_part(s, "values", 120);
 
-	tcase_set_timeout(t, 120);
 #ifndef PLUMB_TEST_GPU
 	tcase_add_test(t, words_are_what_they_were);
 	tcase_add_test(t, words_are_even);
@@ -255,7 +255,6 @@ static Suite *suite(void)
 #endif
 	tcase_add_loop_test(t, device_makes_the_same, 0, MADE_CASES);
 	tcase_add_loop_test(t, device_makes_banks, 0, MADE_CASES);
-	suite_add_tcase(s, t);
 	return s;
 }
 
@@ -269,13 +268,9 @@ int main(void)
 #endif
 	if (status != PLUMB_OK) {
 		printf("SKIP test_synthetic: %s\n", err.text);
-		return status == PLUMB_NO_DEVICE ? 77 : 1;
+		return suite_without_device(status);
 	}
-	SRunner *r = srunner_create(suite());
-	srunner_set_fork_status(r, CK_NOFORK); /* a GPU does not survive a fork */
-	srunner_run_all(r, CK_NORMAL);
-	int failed = srunner_ntests_failed(r);
-	srunner_free(r);
+	int failed = suite_run_here(suite()); /* a GPU does not survive a fork */
 	plumb_device_close(device);
-	return failed ? 1 : 0;
+	return failed;
 }

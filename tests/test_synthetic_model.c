@@ -22,6 +22,7 @@
 #include "opt/graph.h"
 #include "ref/ref.h"
 #include "ref/twin/twin.h"
+#include "tests/support/suite.h"
 
 static struct plumb_error err;
 
@@ -570,9 +571,8 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("synthetic_model");
-	TCase *t = tcase_create("models");
+	TCase *t = suite_part(s, "models", 300);
 
-	tcase_set_timeout(t, 300);
 	tcase_add_test(t, full_is_the_release);
 	tcase_add_test(t, presets_are_listed);
 	tcase_add_loop_test(t, every_set_gives_the_same_bits, 0, TRIALS);
@@ -584,10 +584,5 @@ int main(void)
 	tcase_add_test(t, rows_past_2_31_elements);
 	tcase_add_test(t, table_of_the_release);
 	tcase_add_test(t, numbers_stay_of_order_one);
-	suite_add_tcase(s, t);
-	SRunner *r = srunner_create(s);
-	srunner_run_all(r, CK_NORMAL);
-	int failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? 1 : 0;
+	return suite_run(s);
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "tests/support/made_tensor.h"
+#include "tests/support/suite.h"
 
 enum { VALUES = 300 };
 
@@ -83,17 +84,11 @@ int main(void)
 {
 	if (system("python3 -c pass >/dev/null 2>&1") != 0) {
 		printf("SKIP test_synthetic_python: no python3\n");
-		return 77;
+		return SUITE_SKIPPED;
 	}
 	Suite *s = suite_create("synthetic_python");
-	TCase *t = tcase_create("bytes");
-	tcase_set_timeout(t, 120);
+	TCase *t = suite_part(s, "bytes", 120);
 	tcase_add_loop_test(t, data_is_the_same, 0, MADE_CASES);
 	tcase_add_loop_test(t, scales_are_the_same, 0, MADE_CASES);
-	suite_add_tcase(s, t);
-	SRunner *r = srunner_create(s);
-	srunner_run_all(r, CK_NORMAL);
-	int failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? 1 : 0;
+	return suite_run(s);
 }

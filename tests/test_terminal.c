@@ -9,6 +9,7 @@
 
 #include "tests/support/program.h"
 #include "tests/support/scratch.h"
+#include "tests/support/suite.h"
 #include "tools/text.h"
 
 #define TINY PLUMB_GOLDEN_DIR "/tiny/tiny.h5"
@@ -343,10 +344,9 @@ static void teardown(void)
 int main(void)
 {
 	Suite *s = suite_create("terminal");
-	TCase *t = tcase_create("terminal");
+	TCase *t = suite_part(s, "terminal", 120);
 	unsetenv("COLUMNS");
 	unsetenv("NO_COLOR");
-	tcase_set_timeout(t, 120);
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_test(t, fill);
 	tcase_add_test(t, nearest);
@@ -360,10 +360,5 @@ int main(void)
 	tcase_add_test(t, columns);
 	tcase_add_test(t, failed_run_prints_nothing);
 	tcase_add_test(t, list_shows_everything);
-	suite_add_tcase(s, t);
-	SRunner *sr = srunner_create(s);
-	srunner_run_all(sr, CK_NORMAL);
-	int failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run(s);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/tolerance.h"
+#include "tests/support/suite.h"
 
 #define SHIPPED PLUMB_GOLDEN_DIR "/tolerances.json"
 
@@ -268,11 +269,8 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("tolerance");
-	TCase *tcase = tcase_create("file");
-	SRunner *runner;
-	int failed;
+	TCase *tcase = suite_part(suite, "file", 60);
 
-	tcase_set_timeout(tcase, 60);
 	tcase_add_test(tcase, test_shipped);
 	tcase_add_test(tcase, test_built_in_is_the_file);
 	tcase_add_test(tcase, test_named_file_is_read);
@@ -281,10 +279,5 @@ int main(void)
 	tcase_add_loop_test(tcase, test_refused, 0, REFUSED);
 	tcase_add_test(tcase, test_truncated);
 	tcase_add_test(tcase, test_missing_file);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return suite_run(suite);
 }

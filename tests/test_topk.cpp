@@ -11,6 +11,7 @@
 
 extern "C" {
 #include "ref/topk.h"
+#include "tests/support/suite.h"
 }
 
 typedef std::pair<float, int32_t> pair;
@@ -149,15 +150,9 @@ END_TEST
 int main()
 {
 	Suite *s = suite_create("topk");
-	TCase *c = tcase_create("rules");
-	tcase_set_timeout(c, 120);
+	TCase *c = suite_part(s, "rules", 120);
 	tcase_add_test(c, both_rules);
 	tcase_add_test(c, rules_differ_on_ties);
 	tcase_add_test(c, edges);
-	suite_add_tcase(s, c);
-	SRunner *r = srunner_create(s);
-	srunner_run_all(r, CK_NORMAL);
-	int failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(s);
 }

@@ -19,6 +19,7 @@
 #include "ref/twin/twin.h"
 #include "tests/support/program.h"
 #include "tests/support/scratch.h"
+#include "tests/support/suite.h"
 #include "tools/trial_judge.h"
 
 static char dir[SCRATCH_PATH];
@@ -590,8 +591,7 @@ int main(void)
 	while (trial_class(classes))
 		classes++;
 	Suite *suite = suite_create("trial");
-	TCase *all = tcase_create("all");
-	tcase_set_timeout(all, 300);
+	TCase *all = suite_part(suite, "all", 300);
 	tcase_add_checked_fixture(all, setup, teardown);
 	tcase_add_loop_test(all, a_line_is_printed_as_it_was_read, 0, (int)(sizeof lines / sizeof lines[0]));
 	tcase_add_test(all, the_order_of_words_does_not_matter);
@@ -610,10 +610,5 @@ int main(void)
 	tcase_add_test(all, the_first_failure_ends_it_if_asked);
 	tcase_add_loop_test(all, bad_commands_are_refused_by_name, 0, (int)(sizeof refused / sizeof refused[0]));
 	tcase_add_test(all, a_device_that_is_not_there);
-	suite_add_tcase(suite, all);
-	SRunner *runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	int failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

@@ -4,8 +4,6 @@
  * What goes wrong while they run is tests/test_user_cli.c. */
 #include <check.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/numeric.h"
@@ -15,6 +13,7 @@
 #include "opt/user.h"
 #include "ref/twin/twin.h"
 #include "tests/support/decode.h"
+#include "tests/support/suite.h"
 
 #define LIBRARY(name) PLUMB_USER_DIR "/" name ".so"
 
@@ -388,9 +387,7 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("user");
-	TCase *c = tcase_create("user");
-	suite_add_tcase(suite, c);
-	tcase_set_timeout(c, 120);
+	TCase *c = suite_part(suite, "user", 120);
 	tcase_add_test(c, flow_is_the_decoders);
 	tcase_add_test(c, flow_leaves_what_others_read);
 	tcase_add_test(c, numbers_are_the_cores);
@@ -399,9 +396,5 @@ int main(void)
 	tcase_add_test(c, refused_bindings);
 	tcase_add_test(c, fused_calls_are_done_together);
 	tcase_add_test(c, marks_in_words);
-	SRunner *runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	int failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return suite_run(suite);
 }

@@ -11,6 +11,7 @@
 
 #include "tests/support/program.h"
 #include "tests/support/scratch.h"
+#include "tests/support/suite.h"
 
 #define TINY PLUMB_GOLDEN_DIR "/tiny/tiny.h5"
 #define CHECKPOINT PLUMB_GOLDEN_DIR "/tiny/checkpoint"
@@ -357,9 +358,7 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("user_cli");
-	TCase *c = tcase_create("user_cli");
-	suite_add_tcase(suite, c);
-	tcase_set_timeout(c, 600);
+	TCase *c = suite_part(suite, "user_cli", 600);
 	tcase_add_checked_fixture(c, setup, teardown);
 	tcase_add_loop_test(c, right_kernels_pass, 0, 2);
 	tcase_add_loop_test(c, right_kernels_of_quantised_weights, 0, 2);
@@ -371,9 +370,5 @@ int main(void)
 	tcase_add_test(c, faults_on_a_device);
 	tcase_add_test(c, refused_libraries);
 	tcase_add_test(c, damaged_libraries);
-	SRunner *runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	int failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return suite_run(suite);
 }

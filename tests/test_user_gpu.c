@@ -11,6 +11,7 @@
 
 #include "opt/device.h"
 #include "tests/support/scratch.h"
+#include "tests/support/suite.h"
 
 #define CHECK "check " PLUMB_GOLDEN_DIR "/tiny/tiny.h5 --checkpoint " PLUMB_GOLDEN_DIR "/tiny/checkpoint --device cuda "
 #define LIBRARY "'" PLUMB_USER_DIR "/gpu.so'"
@@ -91,31 +92,13 @@ END_TEST
 
 int main(void)
 {
-	struct plumb_device *device = NULL;
-	struct plumb_error err = {""};
-	pid_t pid = fork(); /* this process forks later on: no CUDA in it */
-
-	if (pid == 0) {
-		int status = plumb_device_open(PLUMB_DEVICE_CUDA, NULL, &device, &err);
-		if (status != PLUMB_OK)
-			printf("test_user_gpu: skipped, %s\n", err.text);
-		fflush(stdout);
-		_Exit(status == PLUMB_NO_DEVICE ? 77 : status);
-	}
-	int status = -1;
-	waitpid(pid, &status, 0);
-	if (!WIFEXITED(status) || WEXITSTATUS(status))
-		return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_FAILURE;
+	int status = suite_probe_gpu(); /* this process forks later on: no CUDA in it */
+	if (status != PLUMB_OK)
+		return suite_without_device(status);
 	Suite *suite = suite_create("user_gpu");
-	TCase *c = tcase_create("user_gpu");
-	suite_add_tcase(suite, c);
-	tcase_set_timeout(c, 120);
+	TCase *c = suite_part(suite, "user_gpu", 120);
 	tcase_add_checked_fixture(c, setup, teardown);
 	tcase_add_loop_test(c, right_kernels_pass, 0, 5);
 	tcase_add_loop_test(c, faults_are_the_kernels, 0, WRONG);
-	SRunner *runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	int failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return suite_run(suite);
 }

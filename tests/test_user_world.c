@@ -11,6 +11,7 @@
 #include "core/status.h"
 #include "tests/support/program.h"
 #include "tests/support/scratch.h"
+#include "tests/support/suite.h"
 
 #define SEAT "--op hc_inject='" PLUMB_USER_DIR "/world.so' "
 #define CHECK "check " PLUMB_GOLDEN_DIR "/tiny/tiny.h5 --checkpoint " PLUMB_GOLDEN_DIR "/tiny/checkpoint --timeout 5 " SEAT
@@ -180,12 +181,9 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("user_world");
-	TCase *t = tcase_create("process");
-	SRunner *runner;
-	int failed;
+	TCase *t = suite_part(suite, "process", 120);
 
 	tcase_add_checked_fixture(t, setup, teardown);
-	tcase_set_timeout(t, 120);
 	tcase_add_loop_test(t, check_sees_it, 0, FAULTS);
 	tcase_add_loop_test(t, test_sees_it, 0, FAULTS);
 	tcase_add_test(t, threads_get_their_mode_back);
@@ -193,10 +191,5 @@ int main(void)
 	tcase_add_test(t, cases_without_a_verdict);
 	tcase_add_test(t, the_end_changes_no_verdict);
 	tcase_add_test(t, text_that_is_no_utf8);
-	suite_add_tcase(suite, t);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? 1 : 0;
+	return suite_run(suite);
 }

@@ -9,6 +9,7 @@
 #include "core/cache.h"
 #include "core/numeric.h"
 #include "core/weight.h"
+#include "tests/support/suite.h"
 
 START_TEST(formats)
 {
@@ -368,8 +369,7 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("weight");
-	TCase *all = tcase_create("all");
-	tcase_set_timeout(all, 60);
+	TCase *all = suite_part(suite, "all", 60);
 	tcase_add_test(all, formats);
 	tcase_add_test(all, all_codes);
 	tcase_add_test(all, rows);
@@ -379,10 +379,5 @@ int main(void)
 	tcase_add_test(all, arrays_of_quantised);
 	tcase_add_test(all, nothing_to_do);
 	tcase_add_test(all, paged_rows);
-	suite_add_tcase(suite, all);
-	SRunner *runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	int failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? 1 : 0;
+	return suite_run(suite);
 }
