@@ -10,6 +10,7 @@
 
 #include "kernels/linear.h"
 #include "kernels/simt/simt.h"
+#include "tests/support/suite.h"
 
 enum { MOST_ROWS = 120, SEEDS = 3 };
 
@@ -150,15 +151,8 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("staged");
-	TCase *tests = tcase_create("staged");
-	SRunner *runner = srunner_create(suite);
-	int failed;
+	TCase *tests = suite_part(suite, "staged", 60);
 
 	tcase_add_loop_test(tests, bits, 0, (int)(sizeof shapes / sizeof shapes[0]));
-	tcase_set_timeout(tests, 60);
-	suite_add_tcase(suite, tests);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed != 0;
+	return suite_run(suite);
 }
