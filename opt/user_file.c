@@ -46,16 +46,16 @@ static int check_headers(const char *path, int fd, uint64_t size, struct plumb_e
 
 int user_file_check(const char *path, struct plumb_error *err)
 {
-	struct stat is;
+	struct stat st;
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	int status;
 
 	if (fd < 0)
 		status = plumb_fail(err, PLUMB_BAD_INPUT, "cannot load %s: %s", path, strerror(errno));
-	else if (fstat(fd, &is) != 0 || !S_ISREG(is.st_mode))
+	else if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
 		status = plumb_fail(err, PLUMB_BAD_INPUT, "cannot load %s: no file, expected a shared object", path);
 	else
-		status = check_headers(path, fd, (uint64_t)is.st_size, err);
+		status = check_headers(path, fd, (uint64_t)st.st_size, err);
 	if (fd >= 0)
 		close(fd);
 	return status;
