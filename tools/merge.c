@@ -2,7 +2,6 @@
 #include "tools/merge.h"
 
 #include <cJSON.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -240,16 +239,16 @@ static int add_digests(struct merge *m, struct plumb_error *err)
 	m->has_digest = true;
 	for (int i = 0; i < m->parts; i++) {
 		const cJSON *x = cJSON_GetObjectItemCaseSensitive(m->part[i].shard, "digest");
-		uint64_t sum[2];
 		m->has_digest = m->has_digest && x;
 		if (!x)
 			continue;
-		if (!cJSON_IsString(x) || strlen(x->valuestring) != 32 ||
-			strspn(x->valuestring, "0123456789abcdef") != 32 ||
-			sscanf(x->valuestring, "%16" SCNx64 "%16" SCNx64, &sum[0], &sum[1]) != 2)
+		if (!cJSON_IsString(x) || strlen(x->valuestring) != 32 || strspn(x->valuestring, "0123456789abcdef") != 32)
 			return bad_field(&m->part[i], "digest", x, "32 hexadecimal digits", err);
-		m->digest.sum[0] += sum[0];
-		m->digest.sum[1] += sum[1];
+		for (int half = 0; half < 2; half++) {
+			char digits[17];
+			snprintf(digits, sizeof digits, "%.16s", x->valuestring + (size_t)16 * (size_t)half);
+			m->digest.sum[half] += strtoull(digits, NULL, 16);
+		}
 	}
 	return PLUMB_OK;
 }
