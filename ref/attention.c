@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "ref/linear.h"
 #include "ref/ref.h"
@@ -73,71 +74,166 @@ int attn_qk_rope_ref(const struct plumb_env *env, const void *args)
 	return status;
 }
 
-/* One query head: q (Dh); kv head hk of every listed row; s, row: scratch; acc: scratch (Dh); o (Dh). */
-static void attend(const struct plumb_env *env, const struct plumb_attn_decode *a, const float *q, int64_t hk,
-	const int64_t *list, int64_t n, double *s, float *row, struct sum *acc, float *o)
-{
-	int64_t Dh = env->cfg->head_dim;
-	double scale = (double)(float)(1.0 / sqrt((double)Dh));
-	double max = -(double)INFINITY;
-	struct sum exponentials = {0};
+/* Query heads of one kv head that are taken together, so that keys and values are decoded once for them, and tokens whose scores are:
+ * HEADS * TOKENS sums hide one another's latency. */
+enum { HEADS = 4, TOKENS = 4 };
 
-	for (int64_t j = 0; j < n; j++) {
-		struct sum dot = {0};
-		plumb_cache_get(a->keys, list[j], row);
-		for (int64_t i = 0; i < Dh; i++)
-			add(&dot, (double)q[i] * (double)row[hk * Dh + i]);
-		s[j] = rne(env, rne(env, total(env, &dot)) * scale);
-		if (s[j] > max || isnan(s[j]))
-			max = s[j];
+/* Scratch of a thread. */
+struct attend {
+	int64_t *list;             /* (most) the tokens, ascending */
+	double (*s)[HEADS];        /* (most, HEADS) scores, then their exponentials */
+	double (*q)[HEADS];        /* (Dh, HEADS) */
+	float *narrow;             /* (Dh) */
+	double *row;               /* (TOKENS, Dh) keys, then values */
+	double *sum, *sum_squares; /* (HEADS, Dh) of weighted values */
+};
+
+static bool attend_open(const struct plumb_config *cfg, int64_t most, struct attend *w)
+{
+	const size_t Dh = (size_t)cfg->head_dim;
+	w->list = malloc((size_t)most * sizeof *w->list);
+	w->s = malloc((size_t)most * sizeof *w->s);
+	w->q = calloc(Dh, sizeof *w->q);
+	w->narrow = malloc(Dh * sizeof *w->narrow);
+	w->row = calloc(TOKENS * Dh, sizeof *w->row);
+	w->sum = malloc(HEADS * Dh * sizeof *w->sum);
+	w->sum_squares = malloc(HEADS * Dh * sizeof *w->sum_squares);
+	return w->list && w->s && w->q && w->narrow && w->row && w->sum && w->sum_squares;
+}
+
+static void attend_close(struct attend *w)
+{
+	free(w->list);
+	free(w->s);
+	free(w->q);
+	free(w->narrow);
+	free(w->row);
+	free(w->sum);
+	free(w->sum_squares);
+}
+
+/* Kv head hk of a token: row (Dh). narrow: scratch (Dh). */
+static void head_of(const struct plumb_cache *cache, int64_t token, int64_t hk, int64_t Dh, float *narrow, double *row)
+{
+	const char *stored = plumb_cache_row(cache, token);
+	plumb_cache_decode(cache, stored + plumb_format_row_bytes(cache->format, hk * Dh), Dh, narrow);
+	for (int64_t i = 0; i < Dh; i++)
+		row[i] = (double)narrow[i];
+}
+
+/* dot[j, h] = sum_i q[i, h] * row[j, i], or of the terms' squares. */
+static inline void dots(const double (*restrict q)[HEADS], const double *restrict row, int64_t Dh, bool squares,
+	double (*restrict dot)[HEADS])
+{
+	double sum[TOKENS][HEADS] = {{0}}; /* an array of its own stays in registers */
+	for (int64_t i = 0; i < Dh; i++)
+		for (int j = 0; j < TOKENS; j++)
+			for (int h = 0; h < HEADS; h++) {
+				double term = q[i][h] * row[j * Dh + i];
+				sum[j][h] += squares ? term * term : term;
+			}
+	memcpy(dot, sum, sizeof sum);
+}
+
+/* w->s of the n listed tokens, before the softmax. */
+static void scores(const struct plumb_env *env, const struct plumb_cache *keys, int64_t hk, int64_t n, struct attend *w)
+{
+	const int64_t Dh = env->cfg->head_dim;
+	const double scale = (double)(float)(1.0 / sqrt((double)Dh));
+
+	for (int64_t j0 = 0; j0 < n; j0 += TOKENS) {
+		const int64_t count = n - j0 < TOKENS ? n - j0 : TOKENS; /* what is in the other rows is dropped */
+		double dot[TOKENS][HEADS], squares[TOKENS][HEADS] = {{0}};
+		for (int64_t j = 0; j < count; j++)
+			head_of(keys, w->list[j0 + j], hk, Dh, w->narrow, w->row + j * Dh);
+		dots(w->q, w->row, Dh, false, dot);
+		if (env->nudge)
+			dots(w->q, w->row, Dh, true, squares);
+		for (int64_t j = 0; j < count; j++)
+			for (int h = 0; h < HEADS; h++) {
+				double total = nudge_sum(env, dot[j][h], squares[j][h], Dh);
+				w->s[j0 + j][h] = rne(env, rne(env, total) * scale);
+			}
 	}
+}
+
+/* exp(s - max) of head h in place, and its total. */
+static double exponentials(const struct plumb_env *env, int64_t n, int h, double (*s)[HEADS])
+{
+	double max = -(double)INFINITY;
+	struct sum sum = {0};
+
 	for (int64_t j = 0; j < n; j++)
-		add(&exponentials, s[j] = exp(s[j] - max));
-	const double sum = total(env, &exponentials);
+		if (s[j][h] > max || isnan(s[j][h]))
+			max = s[j][h];
+	for (int64_t j = 0; j < n; j++)
+		add(&sum, s[j][h] = exp(s[j][h] - max));
+	return total(env, &sum);
+}
+
+/* sum[i] += weight * value[i], and the squares of that. */
+static void add_weighted(const struct plumb_env *env, double weight, const double *restrict value, int64_t Dh,
+	double *restrict sum, double *restrict squares)
+{
 	for (int64_t i = 0; i < Dh; i++)
-		acc[i] = (struct sum){0};
-	for (int64_t j = 0; j < n; j++) {
-		double weight = rne(env, s[j] / sum);
-		plumb_cache_get(a->values, list[j], row);
+		sum[i] += weight * value[i];
+	for (int64_t i = 0; env->nudge && i < Dh; i++)
+		squares[i] += weight * value[i] * (weight * value[i]);
+}
+
+/* `heads` <= HEADS query heads of kv head hk: q (heads, Dh), the n tokens of w->list, o (heads, Dh). */
+static void attend(const struct plumb_env *env, const struct plumb_attn_decode *a, const float *q, int64_t hk, int heads,
+	int64_t n, struct attend *w, float *o)
+{
+	const int64_t Dh = env->cfg->head_dim;
+	double sum[HEADS];
+
+	for (int h = 0; h < heads; h++) /* what is in the other columns is dropped */
 		for (int64_t i = 0; i < Dh; i++)
-			add(&acc[i], weight * (double)row[hk * Dh + i]);
+			w->q[i][h] = (double)q[h * Dh + i];
+	scores(env, a->keys, hk, n, w);
+	for (int h = 0; h < heads; h++)
+		sum[h] = exponentials(env, n, h, w->s);
+	memset(w->sum, 0, HEADS * (size_t)Dh * sizeof *w->sum);
+	memset(w->sum_squares, 0, HEADS * (size_t)Dh * sizeof *w->sum_squares);
+	for (int64_t j = 0; j < n; j++) {
+		head_of(a->values, w->list[j], hk, Dh, w->narrow, w->row);
+		for (int h = 0; h < heads; h++)
+			add_weighted(
+				env, rne(env, w->s[j][h] / sum[h]), w->row, Dh, w->sum + h * Dh, w->sum_squares + h * Dh);
 	}
-	for (int64_t i = 0; i < Dh; i++)
-		o[i] = store(env, total(env, &acc[i]));
+	for (int64_t i = 0; i < heads * Dh; i++)
+		o[i] = store(env, nudge_sum(env, w->sum[i], w->sum_squares[i], n));
 }
 
 int attn_decode_ref(const struct plumb_env *env, const void *args)
 {
 	const struct plumb_attn_decode *a = args;
 	const struct plumb_config *cfg = env->cfg;
-	int64_t Hq = cfg->q_heads, Hkv = cfg->kv_heads, Dh = cfg->head_dim;
-	int64_t most = (cfg->block_budget + 1) * cfg->block_tokens;
+	const int64_t Hkv = cfg->kv_heads, G = cfg->q_heads / Hkv, parts = (G + HEADS - 1) / HEADS; /* of a group of G */
+	const int64_t Dh = cfg->head_dim, most = (cfg->block_budget + 1) * cfg->block_tokens;
 	int failed = 0;
 
-#pragma omp parallel if (a->T * Hq > 16)
+#pragma omp parallel if (a->T * Hkv * G > 16)
 	{
-		int64_t *list = malloc((size_t)most * sizeof *list);
-		double *s = malloc((size_t)most * sizeof *s);
-		struct sum *acc = malloc((size_t)Dh * sizeof *acc);
-		float *row = malloc((size_t)(Hkv * Dh) * sizeof *row);
-		if (!list || !s || !acc || !row) {
+		struct attend w;
+		if (!attend_open(cfg, most, &w)) {
 #pragma omp atomic write
 			failed = 1;
 		}
 #pragma omp barrier
 #pragma omp for schedule(static)
-		for (int64_t th = 0; th < a->T * Hq; th++) {
-			int64_t t = th / Hq, h = th % Hq;
+		for (int64_t part = 0; part < a->T * Hkv * parts; part++) {
+			const int64_t t = part / (Hkv * parts), hk = part / parts % Hkv, first = part % parts * HEADS;
+			const int heads = (int)(G - first < HEADS ? G - first : HEADS);
+			const int64_t qo = ((t * Hkv + hk) * G + first) * Dh;
 			if (failed)
 				continue;
 			int64_t n = selected_tokens(
-				cfg->block_tokens, *a->position + t, a->block + t * cfg->block_budget, a->count[t], list);
-			attend(env, a, a->q + th * Dh, h / (Hq / Hkv), list, n, s, row, acc, a->o + th * Dh);
+				cfg->block_tokens, *a->position + t, a->block + t * cfg->block_budget, a->count[t], w.list);
+			attend(env, a, a->q + qo, hk, heads, n, &w, a->o + qo);
 		}
-		free(list);
-		free(s);
-		free(acc);
-		free(row);
+		attend_close(&w);
 	}
 	return failed ? plumb_fail(
 				env->err, PLUMB_BAD_INPUT, "out of memory for attention over %lld tokens", (long long)most)

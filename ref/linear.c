@@ -14,7 +14,8 @@
 enum { PANEL = 32, LANES = 8 };
 
 /* Plain: rows at a time, whose sums hide one another's latency, and columns of them, decoded into the first cache:
- * measured, docs/performance.md. COLUMNS is a multiple of LANES. */
+ * measured, docs/performance.md. COLUMNS is a multiple of LANES. The rows are a quarter of the matrix apart, so that memory is read
+ * in ROWS streams that do not end with a row. */
 enum { ROWS = 4, COLUMNS = 256 };
 
 enum { BLAS_BUFFER = 132 << 20 }; /* bytes that OpenBLAS takes for a thread that multiplies, 128 MiB and a page, measured */
@@ -98,43 +99,46 @@ static void join(const float *restrict w, const double *restrict x, int64_t n, d
 	memcpy(acc, sum, sizeof sum);
 }
 
-/* y[t, i] = sum_k w[n + i, k] * x[t, k] of rows <= ROWS rows, those of y count apart. acc: scratch (T, ROWS, LANES). */
-static void plain_rows(const struct plumb_weight *w, int64_t n, int64_t rows, const double *x, int64_t T,
-	double (*acc)[LANES], double *y, int64_t count)
+/* sum[t, n] = sum_k w[n0 + n, k] * x[t, k] for ROWS n from `first` on, `apart` from each other, as far as they are below count.
+ * part: scratch (ROWS, COLUMNS), acc: scratch (T, ROWS, LANES). */
+static void plain_rows(const struct plumb_weight *w, int64_t n0, int64_t first, int64_t apart, int64_t count,
+	const double *x, int64_t T, float *part, double (*acc)[LANES], double *sum)
 {
-	float part[ROWS * COLUMNS] = {0}; /* (ROWS, COLUMNS); rows beyond stay zero */
-	const int64_t K = w->cols;
+	const int64_t K = w->cols,
+		      rows = (count - first + apart - 1) / apart; /* at most ROWS; what others add up to is dropped */
 
 	memset(acc, 0, (size_t)T * ROWS * sizeof *acc);
 	for (int64_t k = 0; k < K; k += COLUMNS) {
 		const int64_t columns = K - k < COLUMNS ? K - k : COLUMNS;
 		for (int64_t i = 0; i < rows; i++)
-			plumb_weight_row(w, n + i, k, columns, part + i * COLUMNS);
+			plumb_weight_row(w, n0 + first + i * apart, k, columns, part + i * COLUMNS);
 		for (int64_t t = 0; t < T; t++)
 			join(part, x + t * K + k, columns, acc + t * ROWS);
 	}
 	for (int64_t t = 0; t < T; t++)
 		for (int64_t i = 0; i < rows; i++)
-			y[t * count + i] = pairwise(acc[t * ROWS + i]);
+			sum[t * count + first + i * apart] = pairwise(acc[t * ROWS + i]);
 }
 
 /* Rows [n0, n0 + count) by plain loops. false: no memory. */
 static bool plain_sum(
 	const struct plumb_weight *w, const double *x, int64_t T, int64_t n0, int64_t count, int threads, double *sum)
 {
+	const int64_t apart = (count + ROWS - 1) / ROWS;
 	bool failed = false;
 
 #pragma omp parallel if (threads > 1)
 	{
+		float part[ROWS * COLUMNS] = {0};
 		double(*acc)[LANES] = malloc((size_t)T * ROWS * sizeof *acc);
 		if (!acc) {
 #pragma omp atomic write
 			failed = true;
 		}
 #pragma omp for schedule(static)
-		for (int64_t n = 0; n < count; n += ROWS)
+		for (int64_t n = 0; n < apart; n++)
 			if (acc)
-				plain_rows(w, n0 + n, count - n < ROWS ? count - n : ROWS, x, T, acc, sum + n, count);
+				plain_rows(w, n0, n, apart, count, x, T, part, acc, sum);
 		free(acc);
 	}
 	return !failed;
