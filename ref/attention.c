@@ -4,7 +4,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "ref/linear.h"
 #include "ref/ref.h"
@@ -74,18 +73,14 @@ int attn_qk_rope_ref(const struct plumb_env *env, const void *args)
 	return status;
 }
 
-/* Query heads of one kv head that are taken together, so that keys and values are decoded once for them, and tokens whose scores are:
- * HEADS * TOKENS sums hide one another's latency. */
-enum { HEADS = 4, TOKENS = 4 };
-
-/* Scratch of a thread. */
+/* Scratch of a thread: SUMS query heads of one kv head are taken together, so that keys and values are decoded once for them. */
 struct attend {
-	int64_t *list;             /* (most) the tokens, ascending */
-	double (*s)[HEADS];        /* (most, HEADS) scores, then their exponentials */
-	double (*q)[HEADS];        /* (Dh, HEADS) */
-	float *narrow;             /* (Dh) */
-	double *row;               /* (TOKENS, Dh) keys, then values */
-	double *sum, *sum_squares; /* (HEADS, Dh) of weighted values */
+	int64_t *list;         /* (most) the tokens, ascending */
+	double (*s)[SUMS];     /* (most, SUMS) scores, then their exponentials */
+	double (*q)[SUMS];     /* (Dh, SUMS) */
+	float *narrow;         /* (Dh) */
+	double *row;           /* (Dh) a key or a value */
+	double *sum, *squares; /* (SUMS, Dh) of weighted values, and of the terms' squares */
 };
 
 static bool attend_open(const struct plumb_config *cfg, int64_t most, struct attend *w)
@@ -95,10 +90,10 @@ static bool attend_open(const struct plumb_config *cfg, int64_t most, struct att
 	w->s = malloc((size_t)most * sizeof *w->s);
 	w->q = calloc(Dh, sizeof *w->q);
 	w->narrow = malloc(Dh * sizeof *w->narrow);
-	w->row = calloc(TOKENS * Dh, sizeof *w->row);
-	w->sum = malloc(HEADS * Dh * sizeof *w->sum);
-	w->sum_squares = malloc(HEADS * Dh * sizeof *w->sum_squares);
-	return w->list && w->s && w->q && w->narrow && w->row && w->sum && w->sum_squares;
+	w->row = malloc(Dh * sizeof *w->row);
+	w->sum = malloc(SUMS * Dh * sizeof *w->sum);
+	w->squares = malloc(SUMS * Dh * sizeof *w->squares);
+	return w->list && w->s && w->q && w->narrow && w->row && w->sum && w->squares;
 }
 
 static void attend_close(struct attend *w)
@@ -109,56 +104,20 @@ static void attend_close(struct attend *w)
 	free(w->narrow);
 	free(w->row);
 	free(w->sum);
-	free(w->sum_squares);
+	free(w->squares);
 }
 
-/* Kv head hk of a token: row (Dh). narrow: scratch (Dh). */
-static void head_of(const struct plumb_cache *cache, int64_t token, int64_t hk, int64_t Dh, float *narrow, double *row)
+/* w->row: kv head hk of a token. */
+static void fetch(const struct plumb_cache *cache, int64_t token, int64_t hk, int64_t Dh, struct attend *w)
 {
 	const char *stored = plumb_cache_row(cache, token);
-	plumb_cache_decode(cache, stored + plumb_format_row_bytes(cache->format, hk * Dh), Dh, narrow);
+	plumb_cache_decode(cache, stored + plumb_format_row_bytes(cache->format, hk * Dh), Dh, w->narrow);
 	for (int64_t i = 0; i < Dh; i++)
-		row[i] = (double)narrow[i];
-}
-
-/* dot[j, h] = sum_i q[i, h] * row[j, i], or of the terms' squares. */
-static inline void dots(const double (*restrict q)[HEADS], const double *restrict row, int64_t Dh, bool squares,
-	double (*restrict dot)[HEADS])
-{
-	double sum[TOKENS][HEADS] = {{0}}; /* an array of its own stays in registers */
-	for (int64_t i = 0; i < Dh; i++)
-		for (int j = 0; j < TOKENS; j++)
-			for (int h = 0; h < HEADS; h++) {
-				double term = q[i][h] * row[j * Dh + i];
-				sum[j][h] += squares ? term * term : term;
-			}
-	memcpy(dot, sum, sizeof sum);
-}
-
-/* w->s of the n listed tokens, before the softmax. */
-static void scores(const struct plumb_env *env, const struct plumb_cache *keys, int64_t hk, int64_t n, struct attend *w)
-{
-	const int64_t Dh = env->cfg->head_dim;
-	const double scale = (double)(float)(1.0 / sqrt((double)Dh));
-
-	for (int64_t j0 = 0; j0 < n; j0 += TOKENS) {
-		const int64_t count = n - j0 < TOKENS ? n - j0 : TOKENS; /* what is in the other rows is dropped */
-		double dot[TOKENS][HEADS], squares[TOKENS][HEADS] = {{0}};
-		for (int64_t j = 0; j < count; j++)
-			head_of(keys, w->list[j0 + j], hk, Dh, w->narrow, w->row + j * Dh);
-		dots(w->q, w->row, Dh, false, dot);
-		if (env->nudge)
-			dots(w->q, w->row, Dh, true, squares);
-		for (int64_t j = 0; j < count; j++)
-			for (int h = 0; h < HEADS; h++) {
-				double total = nudge_sum(env, dot[j][h], squares[j][h], Dh);
-				w->s[j0 + j][h] = rne(env, rne(env, total) * scale);
-			}
-	}
+		w->row[i] = (double)w->narrow[i];
 }
 
 /* exp(s - max) of head h in place, and its total. */
-static double exponentials(const struct plumb_env *env, int64_t n, int h, double (*s)[HEADS])
+static double exponentials(const struct plumb_env *env, int64_t n, int h, double (*s)[SUMS])
 {
 	double max = -(double)INFINITY;
 	struct sum sum = {0};
@@ -171,7 +130,7 @@ static double exponentials(const struct plumb_env *env, int64_t n, int h, double
 	return total(env, &sum);
 }
 
-/* sum[i] += weight * value[i], and the squares of that. */
+/* sum[i] += weight * value[i], and the squares of these terms. */
 static void add_weighted(const struct plumb_env *env, double weight, const double *restrict value, int64_t Dh,
 	double *restrict sum, double *restrict squares)
 {
@@ -181,36 +140,43 @@ static void add_weighted(const struct plumb_env *env, double weight, const doubl
 		squares[i] += weight * value[i] * (weight * value[i]);
 }
 
-/* `heads` <= HEADS query heads of kv head hk: q (heads, Dh), the n tokens of w->list, o (heads, Dh). */
+/* `heads` <= SUMS query heads of kv head hk: q (heads, Dh); the n tokens of w->list; o (heads, Dh). */
 static void attend(const struct plumb_env *env, const struct plumb_attn_decode *a, const float *q, int64_t hk, int heads,
 	int64_t n, struct attend *w, float *o)
 {
 	const int64_t Dh = env->cfg->head_dim;
-	double sum[HEADS];
+	const double scale = (double)(float)(1.0 / sqrt((double)Dh));
+	double sum[SUMS];
 
-	for (int h = 0; h < heads; h++) /* what is in the other columns is dropped */
+	for (int h = 0; h < heads; h++) /* the other columns' sums are dropped */
 		for (int64_t i = 0; i < Dh; i++)
 			w->q[i][h] = (double)q[h * Dh + i];
-	scores(env, a->keys, hk, n, w);
+	for (int64_t j = 0; j < n; j++) {
+		struct sum dot[SUMS];
+		fetch(a->keys, w->list[j], hk, Dh, w);
+		add_each(env, w->q, w->row, Dh, dot);
+		for (int h = 0; h < heads; h++)
+			w->s[j][h] = rne(env, rne(env, total(env, &dot[h])) * scale);
+	}
 	for (int h = 0; h < heads; h++)
 		sum[h] = exponentials(env, n, h, w->s);
-	memset(w->sum, 0, HEADS * (size_t)Dh * sizeof *w->sum);
-	memset(w->sum_squares, 0, HEADS * (size_t)Dh * sizeof *w->sum_squares);
+	for (int64_t i = 0; i < heads * Dh; i++)
+		w->sum[i] = w->squares[i] = 0.0;
 	for (int64_t j = 0; j < n; j++) {
-		head_of(a->values, w->list[j], hk, Dh, w->narrow, w->row);
+		fetch(a->values, w->list[j], hk, Dh, w);
 		for (int h = 0; h < heads; h++)
-			add_weighted(
-				env, rne(env, w->s[j][h] / sum[h]), w->row, Dh, w->sum + h * Dh, w->sum_squares + h * Dh);
+			add_weighted(env, rne(env, w->s[j][h] / sum[h]), w->row, Dh, w->sum + h * Dh, w->squares + h * Dh);
 	}
 	for (int64_t i = 0; i < heads * Dh; i++)
-		o[i] = store(env, nudge_sum(env, w->sum[i], w->sum_squares[i], n));
+		o[i] = store(env, nudge_sum(env, w->sum[i], w->squares[i], n));
 }
 
 int attn_decode_ref(const struct plumb_env *env, const void *args)
 {
 	const struct plumb_attn_decode *a = args;
 	const struct plumb_config *cfg = env->cfg;
-	const int64_t Hkv = cfg->kv_heads, G = cfg->q_heads / Hkv, parts = (G + HEADS - 1) / HEADS; /* of a group of G */
+	const int64_t Hkv = cfg->kv_heads, G = cfg->q_heads / Hkv,
+		      parts = (G + SUMS - 1) / SUMS; /* of the G of a kv head */
 	const int64_t Dh = cfg->head_dim, most = (cfg->block_budget + 1) * cfg->block_tokens;
 	int failed = 0;
 
@@ -224,14 +190,13 @@ int attn_decode_ref(const struct plumb_env *env, const void *args)
 #pragma omp barrier
 #pragma omp for schedule(static)
 		for (int64_t part = 0; part < a->T * Hkv * parts; part++) {
-			const int64_t t = part / (Hkv * parts), hk = part / parts % Hkv, first = part % parts * HEADS;
-			const int heads = (int)(G - first < HEADS ? G - first : HEADS);
-			const int64_t qo = ((t * Hkv + hk) * G + first) * Dh;
+			const int64_t t = part / (Hkv * parts), hk = part / parts % Hkv, h = part % parts * SUMS;
+			const int64_t at = ((t * Hkv + hk) * G + h) * Dh;
 			if (failed)
 				continue;
 			int64_t n = selected_tokens(
 				cfg->block_tokens, *a->position + t, a->block + t * cfg->block_budget, a->count[t], w.list);
-			attend(env, a, a->q + qo, hk, heads, n, &w, a->o + qo);
+			attend(env, a, a->q + at, hk, (int)(G - h < SUMS ? G - h : SUMS), n, &w, a->o + at);
 		}
 		attend_close(&w);
 	}

@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "ref/chunk.h"
 #include "ref/linear.h"
@@ -34,8 +35,10 @@ int gdn_conv_ref(const struct plumb_env *env, const void *args)
 		return PLUMB_BAD_INPUT;
 	for (int64_t ch = 0; ch < C; ch++)
 		plumb_weight_row(a->conv, ch, 0, Kc, w + ch * Kc);
+#pragma omp parallel if (C > 4096)
 	for (int64_t t = 0; t < a->T; t++) {
 		int64_t p = *a->position + t;
+#pragma omp for schedule(static)
 		for (int64_t ch = 0; ch < C; ch++) {
 			struct sum sum = {0};
 			a->window[p % Kc * C + ch] = a->qkv[t * C + ch];
@@ -62,28 +65,44 @@ static void l2_norm(const struct plumb_env *env, const float *x, int64_t n, doub
 		y[i] = nudge_value(env, y[i] / sqrt(sum + 1e-6));
 }
 
-/* One token of value head h. q, k: (Dk), row: (Dk) scratch, v: (Dv), o: (Dv). chunk: NULL unless perturbed (ref/chunk.h). */
+/* One token of value head h, SUMS value channels at a time. q, k: (Dk), v: (Dv), o: (Dv). row: (Dk), S: (Dk, SUMS) scratch. chunk: NULL
+ * unless perturbed (ref/chunk.h). */
 static void delta_rule(const struct plumb_env *env, const struct plumb_gdn_recurrence *a, int64_t h, const double *q,
-	const double *k, float *row, const float *v, double decay, double beta, struct chunk *chunk, float *o)
+	const double *k, float *row, double (*S)[SUMS], const float *v, double decay, double beta, struct chunk *chunk,
+	float *o)
 {
 	int64_t Dk = env->cfg->gdn_key_dim, Dv = env->cfg->gdn_value_dim;
 	size_t row_bytes = plumb_format_row_bytes(a->state_format, Dk);
 
-	for (int64_t i = 0; i < Dv; i++) {
-		char *stored = (char *)a->state + (size_t)(h * Dv + i) * row_bytes;
-		struct sum memory = {0}, out = {0};
-		plumb_decode(a->state_format, stored, Dk, row);
-		for (int64_t j = 0; j < Dk; j++)
-			add(&memory, (double)row[j] * decay * k[j]);
-		double delta = ((double)v[i] - chunk_memory(env, chunk, i, &memory)) * beta;
-		chunk_put(chunk, i, Dv, delta);
-		for (int64_t j = 0; j < Dk; j++) {
-			double updated = chunk_updated(env, (double)row[j] * decay + k[j] * delta);
-			row[j] = (float)updated;
-			add(&out, updated * q[j]);
+	for (int64_t i0 = 0; i0 < Dv; i0 += SUMS) {
+		const int channels = (int)(Dv - i0 < SUMS ? Dv - i0 : SUMS); /* the other columns' sums are dropped */
+		char *stored = (char *)a->state + (size_t)(h * Dv + i0) * row_bytes;
+		struct sum memory[SUMS], out[SUMS];
+		double delta[SUMS] = {0};
+		for (int i = 0; i < channels; i++) {
+			plumb_decode(a->state_format, stored + (size_t)i * row_bytes, Dk, row);
+			for (int64_t j = 0; j < Dk; j++)
+				S[j][i] = (double)row[j] * decay;
 		}
-		o[i] = store(env, chunk_output(env, chunk, i, &out));
-		plumb_encode(a->state_format, row, Dk, stored);
+		add_each(env, S, k, Dk, memory);
+		for (int i = 0; i < channels; i++) {
+			delta[i] = ((double)v[i0 + i] - chunk_memory(env, chunk, i0 + i, &memory[i])) * beta;
+			chunk_put(chunk, i0 + i, Dv, delta[i]);
+		}
+		for (int64_t j = 0; j < Dk; j++)
+#pragma omp simd
+			for (int i = 0; i < SUMS; i++)
+				S[j][i] += k[j] * delta[i];
+		for (int64_t j = 0; env->nudge && j < Dk; j++)
+			for (int i = 0; i < channels; i++)
+				S[j][i] = chunk_updated(env, S[j][i]);
+		add_each(env, S, q, Dk, out);
+		for (int i = 0; i < channels; i++) {
+			for (int64_t j = 0; j < Dk; j++)
+				row[j] = (float)S[j][i];
+			o[i0 + i] = store(env, chunk_output(env, chunk, i0 + i, &out[i]));
+			plumb_encode(a->state_format, row, Dk, stored + (size_t)i * row_bytes);
+		}
 	}
 }
 
@@ -97,8 +116,9 @@ int gdn_recurrence_ref(const struct plumb_env *env, const void *args)
 	double *dt_bias = scratch_ref(env, Hv, sizeof *dt_bias);
 	double *qk = scratch_ref(env, Hv * 2 * Dk, sizeof *qk);     /* (Hv, 2, Dk) normed query and key of each head */
 	float *row = scratch_ref(env, Hv * Dk, sizeof *row);        /* (Hv, Dk) */
+	double(*S)[SUMS] = scratch_ref(env, Hv * Dk, sizeof *S);    /* (Hv, Dk, SUMS) */
 	struct chunk *chunk = env->nudge ? chunks_make(env) : NULL; /* (Hv) */
-	bool there = a_log && dt_bias && qk && row && (!env->nudge || chunk);
+	bool there = a_log && dt_bias && qk && row && S && (!env->nudge || chunk);
 	int status = there ? vector_ref(env, a->a_log, a_log) : PLUMB_BAD_INPUT;
 
 	if (status == PLUMB_OK)
@@ -107,7 +127,8 @@ int gdn_recurrence_ref(const struct plumb_env *env, const void *args)
 		status = plumb_fail(env->err, PLUMB_BAD_INPUT, "gdn_recurrence: the state is %s, expected f32, f16 or bf16",
 			plumb_format_name(a->state_format));
 	if (status == PLUMB_OK) {
-		/* heads are independent; a head takes its tokens in order */
+		memset(S, 0, (size_t)(Hv * Dk) * sizeof *S); /* a remainder of Dv leaves columns that only cost time */
+							     /* heads are independent; a head takes its tokens in order */
 #pragma omp parallel for schedule(static) if (Hv * Dk * Dv > 65536)
 		for (int64_t h = 0; h < Hv; h++) {
 			int64_t hk = h / (Hv / Hk); /* consecutive value heads share a key head */
@@ -122,8 +143,8 @@ int gdn_recurrence_ref(const struct plumb_env *env, const void *args)
 					q[j] /= sqrt((double)Dk);
 				struct chunk *own = chunk_of(chunk, h);
 				double decay = chunk_decay(env, own, q, k, g);
-				delta_rule(env, a, h, q, k, row + h * Dk, y + 2 * Hk * Dk + h * Dv, decay, beta, own,
-					a->o + (t * Hv + h) * Dv);
+				delta_rule(env, a, h, q, k, row + h * Dk, S + h * Dk, y + 2 * Hk * Dk + h * Dv, decay, beta,
+					own, a->o + (t * Hv + h) * Dv);
 			}
 		}
 	}
@@ -131,6 +152,7 @@ int gdn_recurrence_ref(const struct plumb_env *env, const void *args)
 	free(dt_bias);
 	free(qk);
 	free(row);
+	free(S);
 	chunks_free(chunk);
 	return status;
 }

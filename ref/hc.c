@@ -52,7 +52,9 @@ int hc_up_mix_ref(const struct plumb_env *env, const void *args)
 	int status = gate ? linear_sum_ref(env, a->up, a->low, T, 0, S * D, gate) : PLUMB_BAD_INPUT;
 
 	/* g = rne(sigmoid(lin(up, a))), p = rne(g * n), x = rne(mean over streams of p) */
-	for (int64_t t = 0; t < T && status == PLUMB_OK; t++)
+	const int64_t rows = status == PLUMB_OK ? T : 0;
+#pragma omp parallel for collapse(2) schedule(static) if (rows * D > 1024)
+	for (int64_t t = 0; t < rows; t++)
 		for (int64_t c = 0; c < D; c++) {
 			double sum = 0.0;
 			for (int64_t s = 0; s < S; s++) {
