@@ -54,7 +54,7 @@ static double weight_of(const struct chunk *c, int j, const double *x, int64_t D
 
 double chunk_decay(const struct plumb_env *env, struct chunk *c, const double *q, const double *k, double g)
 {
-	int64_t Dk = env->cfg->gdn_key_dim;
+	int64_t Dk = env->cfg->gdn_key_dim, Dv = env->cfg->gdn_value_dim;
 	double decay;
 
 	if (!c)
@@ -72,6 +72,8 @@ double chunk_decay(const struct plumb_env *env, struct chunk *c, const double *q
 	c->decay[c->tokens] = 1.0;
 	for (int64_t i = 0; i < Dk; i++)
 		c->key[c->tokens * Dk + i] = k[i];
+	for (int64_t i = 0; i < Dv; i++) /* chunk_memory() is asked before chunk_put() */
+		c->delta[c->tokens * Dv + i] = 0.0;
 	c->tokens++;
 	for (int j = 0; j < c->tokens; j++) {
 		c->of_key[j] = j + 1 < c->tokens ? weight_of(c, j, k, Dk) : 0.0;
