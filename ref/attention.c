@@ -73,14 +73,14 @@ int attn_qk_rope_ref(const struct plumb_env *env, const void *args)
 	return status;
 }
 
-/* Scratch of a thread: SUMS query heads of one kv head are taken together, so that keys and values are decoded once for them. */
+/* Scratch of a thread: ABREAST query heads of one kv head are taken together, so that keys and values are decoded once for them. */
 struct attend {
 	int64_t *list;         /* (most) the tokens, ascending */
-	double (*s)[SUMS];     /* (most, SUMS) scores, then their exponentials */
-	double (*q)[SUMS];     /* (Dh, SUMS) */
+	double (*s)[ABREAST];  /* (most, ABREAST) scores, then their exponentials */
+	double (*q)[ABREAST];  /* (Dh, ABREAST) */
 	float *narrow;         /* (Dh) */
 	double *row;           /* (Dh) a key or a value */
-	double *sum, *squares; /* (SUMS, Dh) of weighted values, and of the terms' squares */
+	double *sum, *squares; /* (ABREAST, Dh) of weighted values, and of the terms' squares */
 };
 
 static bool attend_open(const struct plumb_config *cfg, int64_t most, struct attend *w)
@@ -91,8 +91,8 @@ static bool attend_open(const struct plumb_config *cfg, int64_t most, struct att
 	w->q = calloc(Dh, sizeof *w->q);
 	w->narrow = malloc(Dh * sizeof *w->narrow);
 	w->row = malloc(Dh * sizeof *w->row);
-	w->sum = malloc(SUMS * Dh * sizeof *w->sum);
-	w->squares = malloc(SUMS * Dh * sizeof *w->squares);
+	w->sum = malloc(ABREAST * Dh * sizeof *w->sum);
+	w->squares = malloc(ABREAST * Dh * sizeof *w->squares);
 	return w->list && w->s && w->q && w->narrow && w->row && w->sum && w->squares;
 }
 
@@ -117,7 +117,7 @@ static void fetch(const struct plumb_cache *cache, int64_t token, int64_t hk, in
 }
 
 /* exp(s - max) of head h in place, and its total. */
-static double exponentials(const struct plumb_env *env, int64_t n, int h, double (*s)[SUMS])
+static double exponentials(const struct plumb_env *env, int64_t n, int h, double (*s)[ABREAST])
 {
 	double max = -(double)INFINITY;
 	struct sum sum = {0};
@@ -140,19 +140,19 @@ static void add_weighted(const struct plumb_env *env, double weight, const doubl
 		squares[i] += weight * value[i] * (weight * value[i]);
 }
 
-/* `heads` <= SUMS query heads of kv head hk: q (heads, Dh); the n tokens of w->list; o (heads, Dh). */
+/* `heads` <= ABREAST query heads of kv head hk: q (heads, Dh); the n tokens of w->list; o (heads, Dh). */
 static void attend(const struct plumb_env *env, const struct plumb_attn_decode *a, const float *q, int64_t hk, int heads,
 	int64_t n, struct attend *w, float *o)
 {
 	const int64_t Dh = env->cfg->head_dim;
 	const double scale = (double)(float)(1.0 / sqrt((double)Dh));
-	double sum[SUMS];
+	double sum[ABREAST];
 
 	for (int h = 0; h < heads; h++) /* the other columns' sums are dropped */
 		for (int64_t i = 0; i < Dh; i++)
 			w->q[i][h] = (double)q[h * Dh + i];
 	for (int64_t j = 0; j < n; j++) {
-		struct sum dot[SUMS];
+		struct sum dot[ABREAST];
 		fetch(a->keys, w->list[j], hk, Dh, w);
 		add_each(env, w->q, w->row, Dh, dot);
 		for (int h = 0; h < heads; h++)
@@ -176,7 +176,7 @@ int attn_decode_ref(const struct plumb_env *env, const void *args)
 	const struct plumb_attn_decode *a = args;
 	const struct plumb_config *cfg = env->cfg;
 	const int64_t Hkv = cfg->kv_heads, G = cfg->q_heads / Hkv,
-		      parts = (G + SUMS - 1) / SUMS; /* of the G of a kv head */
+		      parts = (G + ABREAST - 1) / ABREAST; /* of the G of a kv head */
 	const int64_t Dh = cfg->head_dim, most = (cfg->block_budget + 1) * cfg->block_tokens;
 	int failed = 0;
 
@@ -190,13 +190,13 @@ int attn_decode_ref(const struct plumb_env *env, const void *args)
 #pragma omp barrier
 #pragma omp for schedule(static)
 		for (int64_t part = 0; part < a->T * Hkv * parts; part++) {
-			const int64_t t = part / (Hkv * parts), hk = part / parts % Hkv, h = part % parts * SUMS;
+			const int64_t t = part / (Hkv * parts), hk = part / parts % Hkv, h = part % parts * ABREAST;
 			const int64_t at = ((t * Hkv + hk) * G + h) * Dh;
 			if (failed)
 				continue;
 			int64_t n = selected_tokens(
 				cfg->block_tokens, *a->position + t, a->block + t * cfg->block_budget, a->count[t], w.list);
-			attend(env, a, a->q + at, hk, (int)(G - h < SUMS ? G - h : SUMS), n, &w, a->o + at);
+			attend(env, a, a->q + at, hk, (int)(G - h < ABREAST ? G - h : ABREAST), n, &w, a->o + at);
 		}
 		attend_close(&w);
 	}

@@ -65,20 +65,20 @@ static void l2_norm(const struct plumb_env *env, const float *x, int64_t n, doub
 		y[i] = nudge_value(env, y[i] / sqrt(sum + 1e-6));
 }
 
-/* One token of value head h, SUMS value channels at a time. q, k: (Dk), v: (Dv), o: (Dv). row: (Dk), S: (Dk, SUMS) scratch. chunk: NULL
+/* One token of value head h, ABREAST value channels at a time. q, k: (Dk), v: (Dv), o: (Dv). row: (Dk), S: (Dk, ABREAST) scratch. chunk: NULL
  * unless perturbed (ref/chunk.h). */
 static void delta_rule(const struct plumb_env *env, const struct plumb_gdn_recurrence *a, int64_t h, const double *q,
-	const double *k, float *row, double (*S)[SUMS], const float *v, double decay, double beta, struct chunk *chunk,
+	const double *k, float *row, double (*S)[ABREAST], const float *v, double decay, double beta, struct chunk *chunk,
 	float *o)
 {
 	int64_t Dk = env->cfg->gdn_key_dim, Dv = env->cfg->gdn_value_dim;
 	size_t row_bytes = plumb_format_row_bytes(a->state_format, Dk);
 
-	for (int64_t i0 = 0; i0 < Dv; i0 += SUMS) {
-		const int channels = (int)(Dv - i0 < SUMS ? Dv - i0 : SUMS); /* the other columns' sums are dropped */
+	for (int64_t i0 = 0; i0 < Dv; i0 += ABREAST) {
+		const int channels = (int)(Dv - i0 < ABREAST ? Dv - i0 : ABREAST); /* the other columns' sums are dropped */
 		char *stored = (char *)a->state + (size_t)(h * Dv + i0) * row_bytes;
-		struct sum memory[SUMS], out[SUMS];
-		double delta[SUMS] = {0};
+		struct sum memory[ABREAST], out[ABREAST];
+		double delta[ABREAST] = {0};
 		for (int i = 0; i < channels; i++) {
 			plumb_decode(a->state_format, stored + (size_t)i * row_bytes, Dk, row);
 			for (int64_t j = 0; j < Dk; j++)
@@ -91,7 +91,7 @@ static void delta_rule(const struct plumb_env *env, const struct plumb_gdn_recur
 		}
 		for (int64_t j = 0; j < Dk; j++)
 #pragma omp simd
-			for (int i = 0; i < SUMS; i++)
+			for (int i = 0; i < ABREAST; i++)
 				S[j][i] += k[j] * delta[i];
 		for (int64_t j = 0; env->nudge && j < Dk; j++)
 			for (int i = 0; i < channels; i++)
@@ -116,7 +116,7 @@ int gdn_recurrence_ref(const struct plumb_env *env, const void *args)
 	double *dt_bias = scratch_ref(env, Hv, sizeof *dt_bias);
 	double *qk = scratch_ref(env, Hv * 2 * Dk, sizeof *qk);     /* (Hv, 2, Dk) normed query and key of each head */
 	float *row = scratch_ref(env, Hv * Dk, sizeof *row);        /* (Hv, Dk) */
-	double(*S)[SUMS] = scratch_ref(env, Hv * Dk, sizeof *S);    /* (Hv, Dk, SUMS) */
+	double(*S)[ABREAST] = scratch_ref(env, Hv * Dk, sizeof *S); /* (Hv, Dk, ABREAST) */
 	struct chunk *chunk = env->nudge ? chunks_make(env) : NULL; /* (Hv) */
 	bool there = a_log && dt_bias && qk && row && S && (!env->nudge || chunk);
 	int status = there ? vector_ref(env, a->a_log, a_log) : PLUMB_BAD_INPUT;

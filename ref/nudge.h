@@ -75,23 +75,23 @@ static inline double total(const struct plumb_env *env, const struct sum *s)
 	return nudge_sum(env, s->value, s->squares, s->terms);
 }
 
-/* SUMS sums of n terms side by side, x[i, j] * y[i] of sum j, each in the order of i: as add() does, but none waits for another's last
- * addition. x: (n, SUMS), y: (n). */
-enum { SUMS = 8 };
+/* ABREAST sums of n terms at once, x[i, j] * y[i] of sum j, each in the order of i: as add() does, but none waits for another's last
+ * addition. x: (n, ABREAST), y: (n). */
+enum { ABREAST = 8 };
 
-static inline void add_each(const struct plumb_env *env, const double (*restrict x)[SUMS], const double *restrict y,
-	int64_t n, struct sum sum[SUMS])
+static inline void add_each(const struct plumb_env *env, const double (*restrict x)[ABREAST], const double *restrict y,
+	int64_t n, struct sum sum[ABREAST])
 {
-	double value[SUMS] = {0}, squares[SUMS] = {0}; /* arrays of their own stay in registers */
+	double value[ABREAST] = {0}, squares[ABREAST] = {0}; /* arrays of their own stay in registers */
 	for (int64_t i = 0; i < n; i++)
 #pragma omp simd
-		for (int j = 0; j < SUMS; j++)
+		for (int j = 0; j < ABREAST; j++)
 			value[j] += x[i][j] * y[i];
 	for (int64_t i = 0; env->nudge && i < n; i++)
 #pragma omp simd
-		for (int j = 0; j < SUMS; j++)
+		for (int j = 0; j < ABREAST; j++)
 			squares[j] += x[i][j] * y[i] * (x[i][j] * y[i]);
-	for (int j = 0; j < SUMS; j++)
+	for (int j = 0; j < ABREAST; j++)
 		sum[j] = (struct sum){value[j], squares[j], n};
 }
 

@@ -10,6 +10,7 @@
 #include "core/math32.h"
 #include "core/order.h"
 #include "opt/opt.h"
+#include "ref/chunk.h"
 #include "ref/ref.h"
 #include "ref/twin/twin.h"
 #include "tests/support/op_call.h"
@@ -466,6 +467,28 @@ START_TEST(oracle_recurrence_is_a_matrix_recurrence)
 }
 END_TEST
 
+/* What memory held before a chunk's first token was put there has no part in that token's memory: here NaN of an older chunk. */
+START_TEST(chunk_forgets)
+{
+	enum { TOKENS = 64 }; /* of a chunk */
+	const struct plumb_config cfg = {.gdn_value_heads = 1, .gdn_key_dim = 2, .gdn_value_dim = 1};
+	const struct plumb_env env = {.cfg = &cfg, .nudge = 3};
+	const double key[2] = {0.6, 0.8};
+	const struct sum memory = {.value = 1.0, .squares = 0.5, .terms = 2};
+	struct chunk *chunk = chunks_make(&env);
+
+	ck_assert_ptr_nonnull(chunk);
+	for (int t = 0; t < TOKENS; t++) {
+		chunk_decay(&env, chunk, key, key, -0.1);
+		chunk_put(chunk, 0, 1, (double)NAN);
+	}
+	ck_assert(chunk_memory(&env, chunk, 0, &memory) == memory.value); /* not moved by NaN */
+	chunk_decay(&env, chunk, key, key, -0.1);
+	ck_assert(chunk_memory(&env, chunk, 0, &memory) != memory.value);
+	chunks_free(chunk);
+}
+END_TEST
+
 /* out = norm * gate * the unit vector along o, scaled to length sqrt(Dv). */
 START_TEST(oracle_norm_gate_is_a_scaled_direction)
 {
@@ -645,6 +668,7 @@ int main(void)
 	tcase_add_test(truth, oracle_projections_are_matrix_products);
 	tcase_add_test(truth, oracle_conv_is_a_convolution);
 	tcase_add_test(truth, oracle_recurrence_is_a_matrix_recurrence);
+	tcase_add_test(truth, chunk_forgets);
 	tcase_add_test(truth, oracle_norm_gate_is_a_scaled_direction);
 	return suite_run(suite);
 }
