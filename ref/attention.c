@@ -175,9 +175,8 @@ int attn_decode_ref(const struct plumb_env *env, const void *args)
 {
 	const struct plumb_attn_decode *a = args;
 	const struct plumb_config *cfg = env->cfg;
-	const int64_t Hkv = cfg->kv_heads, G = cfg->q_heads / Hkv,
-		      parts = (G + ABREAST - 1) / ABREAST; /* of the G of a kv head */
-	const int64_t Dh = cfg->head_dim, most = (cfg->block_budget + 1) * cfg->block_tokens;
+	const int64_t Hkv = cfg->kv_heads, Dh = cfg->head_dim, most = (cfg->block_budget + 1) * cfg->block_tokens;
+	const int64_t G = cfg->q_heads / Hkv, parts = (G + ABREAST - 1) / ABREAST; /* of the G heads of a kv head */
 	int failed = 0;
 
 #pragma omp parallel if (a->T * Hkv * G > 16)

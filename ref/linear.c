@@ -14,8 +14,8 @@
 enum { PANEL = 32, LANES = 8 };
 
 /* Plain: rows at a time, whose sums hide one another's latency, and columns of them, decoded into the first cache:
- * measured, docs/performance.md. COLUMNS is a multiple of LANES. The rows are a quarter of the matrix apart, so that memory is read
- * in ROWS streams that do not end with a row. */
+ * measured, docs/performance.md. COLUMNS is a multiple of LANES. The rows are 1/ROWS of all apart: memory is read in ROWS streams
+ * that do not break off at the end of a row. */
 enum { ROWS = 4, COLUMNS = 256 };
 
 enum { BLAS_BUFFER = 132 << 20 }; /* bytes that OpenBLAS takes for a thread that multiplies, 128 MiB and a page, measured */
@@ -99,13 +99,13 @@ static void join(const float *restrict w, const double *restrict x, int64_t n, d
 	memcpy(acc, sum, sizeof sum);
 }
 
-/* sum[t, n] = sum_k w[n0 + n, k] * x[t, k] for ROWS n from `first` on, `apart` from each other, as far as they are below count.
+/* sum[t, n] = sum_k w[n0 + n, k] * x[t, k] for n = first, first + apart, ... below count: ROWS of them at most.
  * part: scratch (ROWS, COLUMNS), acc: scratch (T, ROWS, LANES). */
 static void plain_rows(const struct plumb_weight *w, int64_t n0, int64_t first, int64_t apart, int64_t count,
 	const double *x, int64_t T, float *part, double (*acc)[LANES], double *sum)
 {
-	const int64_t K = w->cols,
-		      rows = (count - first + apart - 1) / apart; /* at most ROWS; what others add up to is dropped */
+	const int64_t K = w->cols;
+	const int64_t rows = (count - first + apart - 1) / apart; /* at most ROWS; the sums of others are dropped */
 
 	memset(acc, 0, (size_t)T * ROWS * sizeof *acc);
 	for (int64_t k = 0; k < K; k += COLUMNS) {

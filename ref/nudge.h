@@ -75,8 +75,8 @@ static inline double total(const struct plumb_env *env, const struct sum *s)
 	return nudge_sum(env, s->value, s->squares, s->terms);
 }
 
-/* ABREAST sums of n terms at once, x[i, j] * y[i] of sum j, each in the order of i: as add() does, but none waits for another's last
- * addition. x: (n, ABREAST), y: (n). */
+/* ABREAST sums of n terms at once, x[i, j] * y[i] of sum j, each in the order of i, as add() does: while one waits for its last
+ * addition, others go on. x: (n, ABREAST), y: (n). */
 enum { ABREAST = 8 };
 
 static inline void add_each(const struct plumb_env *env, const double (*restrict x)[ABREAST], const double *restrict y,
