@@ -6,7 +6,9 @@
 
 #include "ref/twin/twin.h"
 
-enum { ROWS = 4 }; /* of a matrix at a time: measured, docs/performance.md */
+/* Rows of a matrix at a time, measured: docs/performance.md. They are 1/ROWS of all rows apart, so that memory is read in ROWS streams
+ * that do not break off at the end of a row. */
+enum { ROWS = 4 };
 
 /* Neighbour-first pairwise tree over width accumulators, in place. Each level is packed into the front of the array: a sum
  * is written no earlier than its two terms are read, so a level is a vector loop. */
@@ -81,13 +83,13 @@ static void join(const float *restrict a, const float *restrict b, int64_t n, fl
 	}
 }
 
-/* twin_split_dot of rows [n, n + rows) with x, rows <= ROWS, decoded one round of the accumulators at a time. a: scratch
- * (ROWS, PLUMB_ROW_LANES), whose rows beyond are what they were: their sums go nowhere. */
+/* twin_split_dot of rows first, first + apart, ... with x: ROWS of them at most, decoded one round of the accumulators at a time. a:
+ * scratch (ROWS, PLUMB_ROW_LANES), whose rows beyond are what they were: their sums go nowhere. */
 static void split_rows(
-	const struct plumb_weight *w, int64_t n, int64_t rows, const float *x, int pieces, float *a, float *sum)
+	const struct plumb_weight *w, int64_t first, int64_t apart, const float *x, int pieces, float *a, float *sum)
 {
 	enum { W = PLUMB_ROW_LANES };
-	const int64_t length = plumb_split_length(w->cols, pieces);
+	const int64_t length = plumb_split_length(w->cols, pieces), rows = (w->rows - first + apart - 1) / apart;
 
 	for (int s = 0; s < pieces; s++) {
 		const int64_t end = (s + 1) * length < w->cols ? (s + 1) * length : w->cols;
@@ -95,12 +97,13 @@ static void split_rows(
 		for (int64_t k = s * length; k < end; k += W) {
 			const int64_t count = end - k < W ? end - k : W;
 			for (int64_t i = 0; i < rows; i++)
-				plumb_weight_row(w, n + i, k, count, a + i * W);
+				plumb_weight_row(w, first + i * apart, k, count, a + i * W);
 			join(a, x + k, count, acc);
 		}
 		for (int64_t i = 0; i < rows; i++) {
 			const float part = tree(acc + i * W, W);
-			sum[i] = s == 0 ? part : sum[i] + part;
+			const int64_t n = first + i * apart;
+			sum[n] = s == 0 ? part : sum[n] + part;
 		}
 	}
 }
@@ -108,10 +111,11 @@ static void split_rows(
 /* One vector: what is decoded is used once, so it need not go further than the first cache. */
 static void sum_of_one(const struct plumb_weight *w, const float *x, int pieces, float *sum)
 {
+	const int64_t apart = (w->rows + ROWS - 1) / ROWS;
 #pragma omp parallel for schedule(static) if (w->rows * w->cols > 65536)
-	for (int64_t n = 0; n < w->rows; n += ROWS) {
+	for (int64_t n = 0; n < apart; n++) {
 		float a[ROWS * PLUMB_ROW_LANES] = {0};
-		split_rows(w, n, w->rows - n < ROWS ? w->rows - n : ROWS, x, pieces, a, sum + n);
+		split_rows(w, n, apart, x, pieces, a, sum);
 	}
 }
 
