@@ -13,6 +13,8 @@
 #include "core/ops/embed.h"
 #include "core/ops/lm_head.h"
 #include "core/ops/qsa.h"
+#include "core/order.h"
+#include "kernels/matrix.h"
 #include "opt/device.h"
 #include "ref/ref.h"
 #include "ref/round.h"
@@ -186,6 +188,63 @@ START_TEST(a_class_changes_inputs)
 		ck_assert_msg(changes, "%s changes nothing of %s", class->name, plumb_ops[op].name);
 	}
 	ck_assert_msg(ops > 0, "%s is for no op", class->name);
+}
+END_TEST
+
+/* Whether a kernel can load every matrix of the operand 8 columns at a time, in a format that has an arm for it. */
+static bool is_wide(struct trial *c, const char *name, enum plumb_format format)
+{
+	const struct trial_operand *o = trial_operand(c, name);
+	bool wide = format != PLUMB_F32 && format != PLUMB_F16 && format != PLUMB_FP8_TABLE;
+
+	for (int64_t i = 0; i < o->matrices; i++)
+		wide = wide && o->weight[i].format == format &&
+		       plumb_matrix_wide((int)format, o->weight[i].data, o->weight[i].cols);
+	return wide;
+}
+
+/* moe_gate_up takes two units a warp and eight a block, where the rows are wide and of one piece: in class ragged always, and never
+ * are the last of them full. */
+START_TEST(ragged_blocks_are_not_full)
+{
+	for (uint64_t seed = 0; seed < 40; seed++) {
+		struct trial_spec spec = parsed("moe_gate_up class=ragged");
+		spec.seed = seed;
+		struct trial *c = made(&spec, false);
+		const enum plumb_format format = trial_operand(c, "gate")->weight[0].format;
+		const enum plumb_format shared = trial_operand(c, "shared_gate")->weight[0].format;
+		ck_assert(is_wide(c, "gate", format) && is_wide(c, "up", format));
+		ck_assert(is_wide(c, "shared_gate", shared) && is_wide(c, "shared_up", shared));
+		ck_assert(shared == format || shared == PLUMB_BF16);
+		ck_assert_int_eq(plumb_split_count(1, c->cfg.hidden), 1);
+		ck_assert_int_eq(c->cfg.experts_per_token * c->cfg.expert_inner % 2, 1);
+		ck_assert_int_eq(c->cfg.shared_inner % 2, 1);
+		trial_free(c);
+	}
+}
+END_TEST
+
+/* Ids of experts that there are not come to either arm of the kernels. */
+START_TEST(bad_ids_in_both_arms)
+{
+	int wide = 0, cases = 0;
+
+	for (; cases < 40; cases++) {
+		struct trial_spec spec = parsed(_i ? "moe_down class=badids" : "moe_gate_up class=badids");
+		spec.seed = (uint64_t)cases;
+		struct trial *c = made(&spec, false);
+		const struct trial_operand *expert = trial_operand(c, "expert");
+		const char *bank = _i ? "down" : "gate";
+		int64_t outside = 0;
+		for (int64_t i = 0; i < expert->count; i++) {
+			const int32_t id = ((const int32_t *)(const void *)expert->memory.data)[i];
+			outside += id < 0 || id >= c->cfg.experts;
+		}
+		ck_assert_int_gt(outside, 0);
+		wide += is_wide(c, bank, trial_operand(c, bank)->weight[0].format);
+		trial_free(c);
+	}
+	ck_assert_msg(wide > 10 && wide < 30, "%d of %d cases are wide", wide, cases);
 }
 END_TEST
 
@@ -598,6 +657,8 @@ int main(void)
 	tcase_add_test(all, sizes_are_as_said);
 	tcase_add_loop_test(all, bad_lines_are_refused_by_name, 0, (int)(sizeof bad / sizeof bad[0]));
 	tcase_add_loop_test(all, a_class_changes_inputs, 0, classes);
+	tcase_add_test(all, ragged_blocks_are_not_full);
+	tcase_add_loop_test(all, bad_ids_in_both_arms, 0, 2);
 	tcase_add_loop_test(all, one_element_is_noticed, 0, PLUMB_OP_COUNT);
 	tcase_add_loop_test(all, a_class_finds_its_fault, 0, (int)(sizeof traps / sizeof traps[0]));
 	tcase_add_test(all, silu_of_minus_inf);

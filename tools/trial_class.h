@@ -96,6 +96,8 @@ void trial_shape_positions(struct trial *c);
 void trial_shape_far(struct trial *c);
 void trial_shape_offsets(struct trial *c);
 void trial_shape_wide(struct trial *c);
+void trial_shape_ragged(struct trial *c);
+void trial_shape_bad_ids(struct trial *c);
 void trial_shape_pieces(struct trial *c);
 void trial_shape_heads(struct trial *c);
 void trial_shape_long(struct trial *c);

@@ -54,6 +54,63 @@ void trial_shape_wide(struct trial *c)
 		c->T = 2;
 }
 
+/* One format that a fast path is for, in all matrices (the router's: bf16); the shared expert's may be bf16. */
+static void choose_fast_formats(struct trial *c)
+{
+	int format = c->op == PLUMB_MOE_ROUTER ? PLUMB_BF16
+	                                       : (int)PICK(c, PLUMB_BF16, PLUMB_FP8_ROW, PLUMB_FP8_BLOCK, PLUMB_NVFP4);
+
+	c->with.aligned = true;
+	if (c->with.format >= 0)
+		return;
+	c->with.formats[0] = c->with.formats[2] = 1 + format;
+	c->with.formats[1] = 1 + (trial_random_below(&c->random, 4) ? format : (int)PLUMB_BF16);
+}
+
+/* A count of outputs, prime to 2, 3 and 5: whole warps and blocks of several never hold it, the last one is not full. */
+static int64_t ragged(struct trial *c)
+{
+	return PICK(c, 7, 11, 13, 17, 23, 29, 31, 37, 49, 77);
+}
+
+/* Whole rows that fast arms take; of ops that join several matrices the sum of their rows is no multiple of 4. */
+void trial_shape_ragged(struct trial *c)
+{
+	struct plumb_config *f = &c->cfg;
+	const int64_t cols = PICK(c, 8, 64, 256, 264, 520, 768);
+	const bool out = c->op == PLUMB_GDN_OUT_PROJ || c->op == PLUMB_ATTN_OUT_PROJ;
+	const bool rows = out || c->op == PLUMB_HC_UP_MIX || c->op == PLUMB_PLE_GATE || c->op == PLUMB_MOE_DOWN;
+
+	choose_fast_formats(c);
+	f->streams = c->op == PLUMB_HC_NORM_DOWN || c->op == PLUMB_HC_UP_MIX ? (int)PICK(c, 1, 2, 4) : 2;
+	f->hidden = rows ? ragged(c) : cols;
+	f->low_rank = c->op == PLUMB_HC_UP_MIX ? PICK(c, 8, 256, 320, 512) : ragged(c);
+	f->vocab = ragged(c);
+	f->eos %= f->vocab;
+	f->gdn_key_heads = 1;
+	f->gdn_value_heads = out ? 1 : (int)PICK(c, 1, 3);
+	f->gdn_key_dim = c->op == PLUMB_GDN_RECURRENCE ? PICK(c, 4, 128, 256) : ragged(c);
+	f->gdn_value_dim = out ? cols : ragged(c);
+	f->kv_heads = 1;
+	f->q_heads = out ? 1 : (int)PICK(c, 2, 4);
+	f->head_dim = out ? cols : ragged(c);
+	f->index_heads = (int)PICK(c, 2, 4);
+	f->index_dim = ragged(c);
+	f->rotary_dim = 2;
+	f->ple_dim = plumb_ngram_heads(f) * 8 * (1 + trial_random_below(&c->random, 4));
+	f->experts = ragged(c) - 1; /* and one row for the shared gate */
+	f->experts_per_token = (int)PICK(c, 1, 3, 5);
+	f->expert_inner = c->op == PLUMB_MOE_DOWN ? cols : ragged(c);
+	f->shared_inner = c->op == PLUMB_MOE_DOWN ? PICK(c, 8, 256, 520) : ragged(c);
+}
+
+/* In the arms of wide loads too, which a bank at random addresses never takes. */
+void trial_shape_bad_ids(struct trial *c)
+{
+	if (trial_random_below(&c->random, 2))
+		trial_shape_ragged(c);
+}
+
 /* Two pieces are the same in either order: four, eight and sixteen are not. */
 void trial_shape_pieces(struct trial *c)
 {
