@@ -13,7 +13,7 @@
 #include "opt/mirror.h"
 #include "opt/opt.h"
 
-enum { ALIGNMENT = 256, MIN_SCRATCH = 4096, MIN_COUNTERS = 1024, FILL_CHUNK = 4096 };
+enum { ALIGNMENT = 256, MIN_COUNTERS = 1024, FILL_CHUNK = 4096 };
 
 /* ---- simt ---- */
 
@@ -142,6 +142,7 @@ int plumb_device_open(enum plumb_device_kind kind, const struct plumb_device_opt
 	if (options)
 		d->options = *options;
 	d->own_memory = kind == PLUMB_DEVICE_CUDA || d->options.own_memory;
+	d->options.traps = kind == PLUMB_DEVICE_SIMT && d->options.traps;
 	status = backend->open(d, err);
 	if (status != PLUMB_OK) {
 		free(d);
@@ -183,8 +184,7 @@ void plumb_device_close(struct plumb_device *d)
 	plumb_mirror_destroy(d);
 	drop_banks(d);
 	drop_retired(d);
-	for (int i = 0; i < PLUMB_SCRATCH_SLOTS; i++)
-		d->backend->give(d, d->scratch[i].memory);
+	plumb_scratch_drop(d);
 	d->backend->give(d, d->counter);
 	d->backend->close(d);
 	free(d->bank);
@@ -308,15 +308,16 @@ int plumb_device_fill(struct plumb_device *d, void *to, size_t bytes, struct plu
 	return status;
 }
 
-int plumb_device_zones(
-	struct plumb_device *d, const unsigned char *memory, size_t bytes, const char *what, struct plumb_error *err)
+int plumb_device_zones(struct plumb_device *d, const unsigned char *memory, size_t bytes, size_t zone, const char *what,
+	struct plumb_error *err)
 {
 	unsigned char before[PLUMB_GUARD_ZONE], after[PLUMB_GUARD_ZONE];
 	const char *op = d->op ? d->op : "an op";
 	int status = d->backend->download(d, before, memory - PLUMB_GUARD_ZONE, PLUMB_GUARD_ZONE, err);
 
-	if (status == PLUMB_OK)
-		status = d->backend->download(d, after, memory + bytes, PLUMB_GUARD_ZONE, err);
+	plumb_poison_fill(d->poison, PLUMB_POISON_32, after, 0, PLUMB_GUARD_ZONE / 4);
+	if (status == PLUMB_OK && zone > 0)
+		status = d->backend->download(d, after, memory + bytes, zone, err);
 	if (status != PLUMB_OK)
 		return status;
 	size_t last = plumb_poison_zone_last(d->poison, before), first = plumb_poison_zone_first(d->poison, after);
@@ -329,54 +330,11 @@ int plumb_device_zones(
 	return PLUMB_OK;
 }
 
-/* Doubling leaves at most as much retired memory as is in use. */
-static size_t grown(size_t least, size_t wanted)
+size_t plumb_device_grown(size_t least, size_t wanted)
 {
 	while (least < wanted && least <= SIZE_MAX / 4)
 		least *= 2;
 	return least < wanted ? wanted : least;
-}
-
-void *plumb_device_scratch(const struct plumb_env *env, int slot, size_t bytes)
-{
-	struct plumb_device *d = env->device;
-	bool first;
-	int status = PLUMB_OK;
-
-	if (slot < 0 || slot >= PLUMB_SCRATCH_SLOTS) {
-		plumb_fail(env->err, PLUMB_BAD_INPUT, "%s: scratch slot %d, expected 0..%d", d->op ? d->op : "an op", slot,
-			PLUMB_SCRATCH_SLOTS - 1);
-		return NULL;
-	}
-	struct plumb_scratch *s = &d->scratch[slot];
-	bytes = bytes ? (bytes + 3) / 4 * 4 : 4;
-	if (bytes > s->room || !s->memory) {
-		size_t room = grown(MIN_SCRATCH, bytes);
-		if (room > SIZE_MAX - 2 * (size_t)PLUMB_GUARD_ZONE) {
-			plumb_fail(env->err, PLUMB_BAD_INPUT, "scratch of %zu bytes is out of range", bytes);
-			return NULL;
-		}
-		unsigned char *memory = d->backend->take(d, room + 2 * (size_t)PLUMB_GUARD_ZONE, env->err);
-		if (!memory || plumb_device_retire(d, s->memory, env->err) != PLUMB_OK) {
-			d->backend->give(d, memory);
-			return NULL;
-		}
-		*s = (struct plumb_scratch){.memory = memory, .room = room, .asked = 0};
-	}
-	if (d->poison == PLUMB_POISON_OFF)
-		return s->memory + PLUMB_GUARD_ZONE;
-
-	/* one fill an op: what an op has put there stays between its requests */
-	first = s->asked == 0;
-	if (first)
-		status = plumb_device_fill(d, s->memory, PLUMB_GUARD_ZONE, env->err);
-	if (status == PLUMB_OK && first)
-		status = plumb_device_fill(d, s->memory + PLUMB_GUARD_ZONE, bytes, env->err);
-	if (status == PLUMB_OK && bytes > s->asked) {
-		status = plumb_device_fill(d, s->memory + PLUMB_GUARD_ZONE + bytes, PLUMB_GUARD_ZONE, env->err);
-		s->asked = bytes;
-	}
-	return status == PLUMB_OK ? s->memory + PLUMB_GUARD_ZONE : NULL;
 }
 
 uint32_t *plumb_device_counters(const struct plumb_env *env, size_t count)
@@ -384,7 +342,7 @@ uint32_t *plumb_device_counters(const struct plumb_env *env, size_t count)
 	struct plumb_device *d = env->device;
 
 	if (count > d->counters || !d->counter) {
-		size_t room = grown(MIN_COUNTERS, count);
+		size_t room = plumb_device_grown(MIN_COUNTERS, count);
 		uint32_t *zero = room <= SIZE_MAX / sizeof *zero ? calloc(room, sizeof *zero) : NULL;
 		if (!zero) {
 			plumb_fail(env->err, PLUMB_BAD_INPUT, "out of memory for %zu counters", count);
@@ -551,13 +509,8 @@ int plumb_device_check(struct plumb_device *d, struct plumb_error *err)
 {
 	int status = plumb_device_sync(d, err);
 
-	for (int i = 0; i < PLUMB_SCRATCH_SLOTS && status == PLUMB_OK && d->poison != PLUMB_POISON_OFF; i++) {
-		char what[32];
-		snprintf(what, sizeof what, "scratch slot %d", i);
-		if (d->scratch[i].asked)
-			status = plumb_device_zones(
-				d, d->scratch[i].memory + PLUMB_GUARD_ZONE, d->scratch[i].asked, what, err);
-	}
+	if (status == PLUMB_OK)
+		status = plumb_scratch_check(d, err);
 	if (status != PLUMB_OK || !d->counter)
 		return status;
 	uint32_t *counter = malloc(d->counters * sizeof *counter);

@@ -29,6 +29,7 @@ struct plumb_device_options {
 	bool own_memory; /* simt: memory apart from the host's, as a GPU has; runs the copying of cuda without a GPU */
 	int ordinal;     /* cuda: which GPU */
 	enum plumb_poison poison; /* not OFF: a guarded device, see plumb_device_poison */
+	bool traps; /* simt: scratch ends where memory traps (opt/trap.h): for a process of which somebody tells how it ended */
 };
 
 /* Open a device; options: NULL for all zero. One OS thread uses a device at a time.
@@ -76,7 +77,8 @@ void *plumb_device_stream(const struct plumb_device *device);
 
 /* Scratch of an op, bytes long, 256-byte aligned, on the device: the same memory for the same slot (0..7) at every
  * call, so that a captured graph stays valid; grown when asked for more. Contents are undefined (poisoned in guarded
- * runs); slots of one op must differ. NULL with env->err set when memory is out. */
+ * runs); slots of one op must differ. With traps its end decides where it lies, in each op anew: 16-byte aligned, 256
+ * where bytes is a multiple of that. NULL with env->err set when memory is out. */
 void *plumb_device_scratch(const struct plumb_env *env, int slot, size_t bytes);
 
 /* Integers that are zero before their first use and that kernels leave zero (arrival counters): count of them. */

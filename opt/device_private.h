@@ -6,6 +6,7 @@
 #include "kernels/simt/simt.h"
 #include "opt/device.h"
 #include "opt/fuse.h"
+#include "opt/trap.h"
 
 enum { PLUMB_SCRATCH_SLOTS = 8 };
 
@@ -47,12 +48,14 @@ extern const struct plumb_backend plumb_backend_simt;
 extern const struct plumb_backend plumb_backend_cuda;
 #endif
 
-/* Scratch of one slot: zone | room bytes | zone. In guarded runs the second zone begins where what was asked for ends.
- */
+/* Scratch of one slot: zone | room bytes | zone. In guarded runs the second zone begins where what was asked for ends. With
+ * traps the end of what was asked for is the end of memory, but for what its alignment leaves, and that is the zone. */
 struct plumb_scratch {
-	unsigned char *memory;
+	unsigned char *memory, *data; /* data: what an op is given */
 	size_t room;
 	size_t asked; /* most bytes asked for in this op; 0: not yet */
+	size_t after; /* bytes of the second zone */
+	struct plumb_trap trap;
 };
 
 /* A bank's arrays, and what they were made from: count pointers to data | count pointers to scales | count floats. */
@@ -100,9 +103,16 @@ int plumb_device_retire(struct plumb_device *device, void *memory, struct plumb_
 /* Upload `bytes` of poison, as 32-bit elements from 0 on. */
 int plumb_device_fill(struct plumb_device *device, void *to, size_t bytes, struct plumb_error *err);
 
-/* Check the zones around `bytes` at memory; what: names the buffer in the message. */
-int plumb_device_zones(
-	struct plumb_device *device, const unsigned char *memory, size_t bytes, const char *what, struct plumb_error *err);
+/* Check the zones around `bytes` at memory, of which the second has zone bytes; what: names the buffer in the message. */
+int plumb_device_zones(struct plumb_device *device, const unsigned char *memory, size_t bytes, size_t zone,
+	const char *what, struct plumb_error *err);
+
+/* opt/scratch.c */
+void plumb_scratch_drop(struct plumb_device *device);
+int plumb_scratch_check(struct plumb_device *device, struct plumb_error *err); /* as plumb_device_check */
+
+/* least, doubled until it is wanted or more: what is outgrown and kept is at most as much as is in use. */
+size_t plumb_device_grown(size_t least, size_t wanted);
 
 /* opt/mirror.c */
 int plumb_mirror_create(struct plumb_device *device, struct plumb_error *err);

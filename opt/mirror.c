@@ -359,7 +359,7 @@ static int frame_download(struct plumb_device *d, struct frame *f, struct plumb_
 		if (!p->device || !(out || guarded))
 			continue;
 		if (guarded)
-			status = plumb_device_zones(d, p->device, p->bytes, p->operand->name, err);
+			status = plumb_device_zones(d, p->device, p->bytes, PLUMB_GUARD_ZONE, p->operand->name, err);
 		if (status != PLUMB_OK || (!out && place_shared(f, p)))
 			continue;
 		if (p->cache.data)

@@ -4,6 +4,8 @@
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <sys/mman.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 enum { FRONT = 3, TURNS = 4 };
@@ -77,12 +79,44 @@ bool plumb_trap_tell(const void *address, int write, char *text, size_t size)
 	return true;
 }
 
+int plumb_trap_is_write(const void *context)
+{
+#if defined(__x86_64__)
+	enum { WRITE = 2 }; /* of the page fault's error code */
+	return ((const ucontext_t *)context)->uc_mcontext.gregs[REG_ERR] & WRITE ? 1 : 0;
+#else
+	(void)context;
+	return -1;
+#endif
+}
+
 size_t plumb_trap_page(void)
 {
 	static size_t page;
 	if (!page)
 		page = (size_t)sysconf(_SC_PAGESIZE);
 	return page;
+}
+
+unsigned char *plumb_trap_map(size_t room)
+{
+	const size_t sides = 2 * (size_t)PLUMB_TRAP_SIDE;
+	if (room > SIZE_MAX - sides)
+		return NULL;
+	unsigned char *map = mmap(NULL, room + sides, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (map == MAP_FAILED)
+		return NULL;
+	if (mprotect(map + PLUMB_TRAP_SIDE, room, PROT_READ | PROT_WRITE) != 0) {
+		munmap(map, room + sides);
+		return NULL;
+	}
+	return map + PLUMB_TRAP_SIDE;
+}
+
+void plumb_trap_unmap(unsigned char *memory, size_t room)
+{
+	if (memory)
+		munmap(memory - PLUMB_TRAP_SIDE, room + 2 * (size_t)PLUMB_TRAP_SIDE);
 }
 
 size_t plumb_trap_place(size_t bytes, size_t room, size_t align, size_t skew, uint64_t turn)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Operands between pages that nobody may touch: a read or a write outside ends the process there, and whoever handles the
+/* Operands and scratch between pages that nobody may touch: a read or a write outside ends the process there, and whoever handles the
  * signal asks here what it was. A guard zone shows writes alone, and a read outside only where the result follows it.
  *
  * LIMIT: data touches such a page with one end; at the other, and where a format or an alignment leaves a gap, is a zone. */
@@ -31,7 +31,16 @@ void plumb_trap_remove(struct plumb_trap *trap);
  * known. For a signal's handler: it takes no lock. */
 bool plumb_trap_tell(const void *address, int write, char *text, size_t size);
 
+/* Whether the access that failed was a write, from what a signal's handler is given third; -1: this machine does not say. */
+int plumb_trap_is_write(const void *context);
+
 size_t plumb_trap_page(void);
+
+/* room bytes, a whole number of pages, all zero, with PLUMB_TRAP_SIDE bytes of address space on both sides that nobody may touch.
+ * NULL: there is no room for that. */
+enum { PLUMB_TRAP_SIDE = 1 << 20 };
+unsigned char *plumb_trap_map(size_t room);
+void plumb_trap_unmap(unsigned char *memory, size_t room); /* of the same room; memory may be NULL */
 
 /* Where data of that many bytes lies in `room`, a whole number of pages: at the end, or at turn % 4 == 3 at the begin, at an address
  * that is skew modulo align. */

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* Devices: what opening says, what stage code gets from them, and that memory of its own changes no bit. */
 #include <check.h>
+#include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/ops/lm_head.h"
 #include "opt/device.h"
 #include "opt/mirror.h"
 #include "opt/opt.h"
+#include "opt/trap.h"
 #include "tests/support/decode.h"
 #include "tests/support/suite.h"
 
@@ -126,6 +129,59 @@ START_TEST(scratch_is_poisoned_once_an_op)
 	ck_assert_int_eq(plumb_device_check(d, &err), PLUMB_MISMATCH);
 	ck_assert_msg(strstr(err.text, "before its first byte") != NULL, "%s", err.text);
 	plumb_device_close(d);
+}
+END_TEST
+
+/* Whether a byte can be read, asked of the kernel, which says no without a signal. */
+static bool is_readable(const void *at)
+{
+	int ends[2];
+	ck_assert_int_eq(pipe(ends), 0);
+	const bool read = write(ends[1], at, 1) == 1;
+	ck_assert(read || errno == EFAULT);
+	close(ends[0]);
+	close(ends[1]);
+	return read;
+}
+
+/* Whatever is asked for ends at a page that traps, but for what 16 bytes leave, which is a zone; an op's own requests do not move it. */
+START_TEST(scratch_ends_where_memory_traps)
+{
+	static const size_t sizes[] = {4, 12, 16, 400, 404, 4096, 70000, 8, 5000000, 256, 40};
+	struct plumb_device *d =
+		open_simt((struct plumb_device_options){.poison = PLUMB_POISON_NAN, .traps = true, .own_memory = _i == 1});
+	struct plumb_env env = {.err = &err, .device = d};
+	char text[256];
+	const unsigned char *end = NULL;
+
+	for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+		const size_t n = sizes[i] / 4;
+		plumb_device_poison(d, i % 2 ? PLUMB_POISON_NAN : PLUMB_POISON_LARGE, "gdn_conv");
+		float *x = plumb_device_scratch(&env, 2, sizes[i]);
+		ck_assert_ptr_nonnull(x);
+		ck_assert_uint_eq((uintptr_t)x % (sizes[i] % 256 == 0 ? 256 : 16), 0);
+		ck_assert(i % 2 ? x[n - 1] != x[n - 1] : x[n - 1] > 7e29f);
+		x[n - 1] = 1.0f;
+		ck_assert_ptr_eq(plumb_device_scratch(&env, 2, 4), x);
+		ck_assert(x[n - 1] == 1.0f);
+		end = (const unsigned char *)x + (sizes[i] + 15) / 16 * 16;
+		ck_assert(is_readable(end - 1) && !is_readable(end));
+		ck_assert(plumb_trap_tell(x + n, 0, text, sizeof text));
+		ck_assert_str_eq(text, "read after scratch slot 2: 0 bytes after the last");
+		ck_assert_msg(plumb_device_check(d, &err) == PLUMB_OK, "%s", err.text);
+		if (sizes[i] % 16) { /* what is left before the page */
+			x[n] = 0.0f;
+			ck_assert_int_eq(plumb_device_check(d, &err), PLUMB_MISMATCH);
+			ck_assert_ptr_nonnull(strstr(err.text, "1 bytes after its last byte"));
+			plumb_device_poison(d, PLUMB_POISON_LARGE, "gdn_conv");
+			x = plumb_device_scratch(&env, 2, sizes[i]);
+		}
+		x[-1] = 0.0f;
+		ck_assert_int_eq(plumb_device_check(d, &err), PLUMB_MISMATCH);
+		ck_assert_ptr_nonnull(strstr(err.text, "before its first byte"));
+	}
+	plumb_device_close(d);
+	ck_assert(!plumb_trap_tell(end, 0, text, sizeof text));
 }
 END_TEST
 
@@ -383,6 +439,7 @@ int main(void)
 	tcase_add_test(t, no_such_gpu);
 	tcase_add_loop_test(t, scratch_stays, 0, 2);
 	tcase_add_test(t, scratch_is_poisoned_once_an_op);
+	tcase_add_loop_test(t, scratch_ends_where_memory_traps, 0, 2);
 	tcase_add_test(t, counters_are_zero_and_must_be_left_so);
 	tcase_add_test(t, banks);
 	tcase_add_test(t, status_in_words);

@@ -11,7 +11,6 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <ucontext.h>
 #include <unistd.h>
 
 #include "opt/trap.h"
@@ -32,18 +31,6 @@ static struct shared *shared; /* for the handler */
 static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
 enum { FAULTS = sizeof faults / sizeof faults[0], STACK = 65536, NEAR_NULL = 65536, COPY_TICKS = 20 };
 
-/* Whether the access that failed was a write; -1: this machine does not say. */
-static int is_write(const void *context)
-{
-#if defined(__x86_64__)
-	enum { WRITE = 2 }; /* of the page fault's error code */
-	return ((const ucontext_t *)context)->uc_mcontext.gregs[REG_ERR] & WRITE ? 1 : 0;
-#else
-	(void)context;
-	return -1;
-#endif
-}
-
 /* Note the address, and which operand lies beside it; then the fault happens again, with its default end. */
 static void fault(int number, siginfo_t *info, void *context)
 {
@@ -51,7 +38,7 @@ static void fault(int number, siginfo_t *info, void *context)
 		shared->signal = number;
 		shared->address = (uintptr_t)info->si_addr;
 		if (number == SIGSEGV)
-			plumb_trap_tell(info->si_addr, is_write(context), shared->trap, sizeof shared->trap);
+			plumb_trap_tell(info->si_addr, plumb_trap_is_write(context), shared->trap, sizeof shared->trap);
 	}
 	signal(number, SIG_DFL);
 	if (info->si_code <= 0) /* sent by somebody: it does not happen again by itself */

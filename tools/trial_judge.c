@@ -22,6 +22,7 @@ static int opened(struct plumb_device **device, enum plumb_device_kind kind, str
 	struct plumb_error *err)
 {
 	options.poison = PLUMB_POISON_NAN;
+	options.traps = true;
 	return *device ? PLUMB_OK : plumb_device_open(kind, &options, device, err);
 }
 

@@ -7,7 +7,7 @@
 
 #include "tools/trial_private.h"
 
-enum { ALIGNMENT = 64, TRAP = 1 << 20 }; /* TRAP: bytes of address space on both sides of a block that nobody may touch */
+enum { ALIGNMENT = 64 };
 
 void *trial_take(size_t bytes)
 {
@@ -23,15 +23,14 @@ void trial_memory_make(struct trial_memory *m, size_t bytes, const struct trial_
 {
 	const size_t page = plumb_trap_page(), slack = layout->align + layout->skew;
 	const size_t room = (TRIAL_ZONE + bytes + slack + page - 1) / page * page;
-	unsigned char *map =
-		mmap(NULL, room + 2 * (size_t)TRAP, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	unsigned char *block = plumb_trap_map(room);
 
-	if (map == MAP_FAILED || mprotect(map + TRAP, room, PROT_READ | PROT_WRITE) != 0) {
+	if (!block) {
 		fprintf(stderr, "trial: no address space for %zu bytes\n", bytes);
 		exit(99);
 	}
 	const size_t start = plumb_trap_place(bytes, room, layout->align, layout->skew, layout->turn);
-	*m = (struct trial_memory){.block = map + TRAP, .bytes = bytes, .block_bytes = room, .sparse = layout->sparse};
+	*m = (struct trial_memory){.block = block, .bytes = bytes, .block_bytes = room, .sparse = layout->sparse};
 	m->data = m->block + start;
 	if (m->sparse)
 		madvise(m->block, room, MADV_NOHUGEPAGE);
@@ -43,8 +42,8 @@ void trial_memory_make(struct trial_memory *m, size_t bytes, const struct trial_
 		.data = m->data,
 		.bytes = bytes,
 		.element = layout->element,
-		.low = map,
-		.high = map + room + 2 * (size_t)TRAP};
+		.low = block - PLUMB_TRAP_SIDE,
+		.high = block + room + PLUMB_TRAP_SIDE};
 	plumb_trap_add(&m->trap);
 }
 
@@ -52,7 +51,7 @@ void trial_memory_free(struct trial_memory *m)
 {
 	if (m->block) {
 		plumb_trap_remove(&m->trap);
-		munmap(m->block - TRAP, m->block_bytes + 2 * (size_t)TRAP);
+		plumb_trap_unmap(m->block, m->block_bytes);
 	}
 	free(m->range);
 	*m = (struct trial_memory){0};

@@ -7,19 +7,36 @@
  * inputs (opt/guard.h): what depends on either differs within a pair, and is told.
  *
  * PLUMB_SEAT=race: every call under the race check (kernels/simt/race.h). PLUMB_SEAT_CUDA (when compiled): the GPU. */
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/cache.h"
 #include "core/op.h"
 #include "core/ops/ple.h"
 #include "core/plumb_kernel.h"
 #include "opt/device.h"
+#include "opt/trap.h"
 
 enum { SCHEDULES = 4, MAX_ARGS = 512, MAX_CACHES = 4, MAX_BANKS = 8 };
 
 static struct plumb_device *device[SCHEDULES];
 static int devices;
+static struct sigaction before; /* the program's: it knows nothing of this library's scratch */
+
+/* Say which scratch lies beside the address; then the fault happens again, for the program. */
+static void fault(int number, siginfo_t *info, void *context)
+{
+	char text[256];
+
+	if (plumb_trap_tell(info->si_addr, plumb_trap_is_write(context), text, sizeof text - 1)) {
+		strcat(text, "\n");
+		if (write(STDERR_FILENO, text, strlen(text)) < 0) /* there is nobody to tell */
+			text[0] = '\0';
+	}
+	sigaction(number, &before, NULL);
+}
 
 static int open_devices(struct plumb_error *err)
 {
@@ -33,9 +50,12 @@ static int open_devices(struct plumb_error *err)
 	const enum plumb_device_kind kind = PLUMB_DEVICE_SIMT;
 #endif
 
+	if (devices == 0)
+		sigaction(
+			SIGSEGV, &(struct sigaction){.sa_sigaction = fault, .sa_flags = SA_SIGINFO | SA_ONSTACK}, &before);
 	while (devices < wanted && status == PLUMB_OK) {
 		const struct plumb_device_options options = {
-			.seed = (uint64_t)devices * 1001, .race = race, .poison = PLUMB_POISON_NAN};
+			.seed = (uint64_t)devices * 1001, .race = race, .poison = PLUMB_POISON_NAN, .traps = true};
 		status = plumb_device_open(kind, &options, &device[devices], err);
 		devices += status == PLUMB_OK;
 	}
@@ -45,6 +65,8 @@ static int open_devices(struct plumb_error *err)
 /* A library may be loaded and let go many times in one process. */
 __attribute__((destructor)) static void close_devices(void)
 {
+	if (devices > 0)
+		sigaction(SIGSEGV, &before, NULL);
 	while (devices > 0)
 		plumb_device_close(device[--devices]);
 }
