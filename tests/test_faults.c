@@ -113,6 +113,26 @@ START_TEST(does_not_apply)
 }
 END_TEST
 
+/* A tree in which a test has not been built: links to all else of this one. ninja may write its own logs. */
+static const char unbuilt[] =
+	"B=$(dirname $(dirname '" PLUMB_PROGRAM "')) && mkdir -p '%s/tree/tests' && cd '%s/tree' && cp $B/.ninja_* . &&"
+	" for f in $B/* $B/tests/*; do case $f in $B/tests|$B/tests/test_selection) ;; *) ln -s $f ${f#$B/} ;; esac; done";
+
+/* One line says what is missing and what makes it, before anything is compiled. */
+START_TEST(says_what_is_not_built)
+{
+	char command[2048], expected[2048];
+
+	snprintf(command, sizeof command, unbuilt, dir, dir);
+	ck_assert_int_eq(system(command), 0);
+	program(&r, dir, "faults --build '%s/tree' --library '%s' --mutate core/compare.c --mutants 1 --jobs 1", dir, dir);
+	program_expect(&r, 2);
+	snprintf(expected, sizeof expected,
+		"tree: not built: test_selection; 'ninja -C %s/tree test_selection' builds what is missing\n", dir);
+	ck_assert_msg(strstr(r.err, expected) != NULL && strchr(r.err, '\n')[1] == '\0', "%s", r.err);
+}
+END_TEST
+
 /* A build failure is an error, not a kill. */
 START_TEST(does_not_compile)
 {
@@ -335,6 +355,7 @@ int main(void)
 	tcase_add_checked_fixture(runner_itself, setup, teardown);
 	tcase_add_test(runner_itself, killed_and_counted);
 	tcase_add_test(runner_itself, does_not_apply);
+	tcase_add_test(runner_itself, says_what_is_not_built);
 	tcase_add_test(runner_itself, does_not_compile);
 	tcase_add_test(runner_itself, equivalent);
 	tcase_add_test(runner_itself, survives);

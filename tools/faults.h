@@ -128,6 +128,8 @@ int faults_compile(const struct fault_build *b, const struct fault_object *o, co
 /* The object of a kernel file in the simt or race build ("moe"). NULL: there is none. */
 const struct fault_object *faults_kernel_object(const struct fault_build *b, const char *unit, bool race);
 bool faults_object_reads(const struct fault_build *b, const struct fault_object *o, const char *file);
+/* Of the tree: what turns a call of a shared object into one of the opt set. */
+const char *faults_seat_object(const struct fault_build *b);
 /* The shared object of kernels, with these objects (a list for the shell) in front of the library. */
 int faults_link_seat(const struct fault_build *b, const char *objects, const char *to, char *text, size_t size);
 /* A program of the tree with objects put in place of its own, or in front of the library. */
@@ -146,6 +148,7 @@ struct fault_run {
 	double seconds;
 	double processor; /* seconds of it, of the command and what it waited for */
 	char line[400];   /* the line that says why it failed, or the last one */
+	char trap[200];   /* "read after x: ...", what a crash touched (opt/trap.h); else "" */
 	char digest[64];  /* of a line "digest ..."; else "" */
 };
 

@@ -361,13 +361,17 @@ static int run_linker(const struct fault_build *b, const char *command, const ch
 	return run.status == 0 ? PLUMB_OK : PLUMB_MISMATCH;
 }
 
+const char *faults_seat_object(const struct fault_build *b)
+{
+	return b->cuda ? "tests/CMakeFiles/faults_seat_cuda.dir/faults/seat.c.o"
+	               : "tests/CMakeFiles/faults_seat.dir/faults/seat.c.o";
+}
+
 int faults_link_seat(const struct fault_build *b, const char *objects, const char *to, char *text, size_t size)
 {
-	const char *seat = b->cuda ? "tests/CMakeFiles/faults_seat_cuda.dir/faults/seat.c.o"
-	                           : "tests/CMakeFiles/faults_seat.dir/faults/seat.c.o";
 	/* --exclude-libs and -Bsymbolic: the program that loads it has functions of the same names */
 	char *command = faults_format("%s -shared -o %s %s %s -Wl,--exclude-libs,ALL -Wl,-Bsymbolic libplumbline.a %s",
-		b->linker, to, seat, objects, b->libraries);
+		b->linker, to, faults_seat_object(b), objects, b->libraries);
 	int status = run_linker(b, command, to, text, size);
 
 	free(command);

@@ -119,10 +119,10 @@ int faults_unit_objects(const struct fault_judge *j, const struct fault_target *
 	return n;
 }
 
-/* What a check said, without the path of the scratch folder. */
-void faults_say(struct fault *f, const char *line, const char *folder)
+void faults_say(struct fault *f, const struct fault_run *run, const char *folder)
 {
 	const size_t n = strlen(folder);
+	const char *line = run->line;
 	char *to = f->text, *end = f->text + sizeof f->text - 1;
 
 	while (*line && to < end)
@@ -131,6 +131,8 @@ void faults_say(struct fault *f, const char *line, const char *folder)
 		else
 			*to++ = *line++;
 	*to = '\0';
+	if (run->trap[0] && !strstr(run->line, run->trap))
+		snprintf(to, (size_t)(end - to) + 1, ": %s", run->trap);
 }
 
 bool faults_write_overlay(const struct fault_judge *j, const struct fault *f, const char *overlay, char *text, size_t size)
@@ -397,6 +399,46 @@ static void control_checks(struct fault_judge *j, const struct needs *need, stru
 	pool_wait(pool, 0);
 }
 
+/* Add a target to the list when what it makes is not in the tree. */
+static void add_missing(const struct fault_judge *j, const char *path, const char *target, char **list)
+{
+	char *whole = faults_format("%s/%s", j->build->folder, path), *longer;
+
+	if (access(whole, R_OK) != 0) {
+		longer = faults_format("%s %s", *list, target);
+		free(*list);
+		*list = longer;
+	}
+	free(whole);
+}
+
+/* What the checks run and link is there: a linker's words on what is not help nobody. */
+static int check_built(const struct fault_judge *j, const struct needs *need, struct plumb_error *err)
+{
+	char *missing = faults_format("%s", "");
+	int status = PLUMB_OK;
+
+	add_missing(j, "tools/plumb", "plumb", &missing);
+	if (need->ops)
+		add_missing(j, faults_seat_object(j->build), j->build->cuda ? "faults_seat_cuda" : "faults_seat", &missing);
+	for (size_t i = 0; i < j->targets->count; i++)
+		for (int t = 0; need->host[i] && t < j->targets->target[i].tests; t++) {
+			const char *program = faults_program_of(j->targets->target[i].test[t]);
+			char *path = faults_format("tests/%s", program), *word = faults_format(" %s ", program),
+			     *padded = faults_format("%s ", missing);
+			if (!strstr(padded, word))
+				add_missing(j, path, program, &missing);
+			free(padded);
+			free(word);
+			free(path);
+		}
+	if (missing[0])
+		status = plumb_fail(err, PLUMB_BAD_INPUT, "%s: not built:%s; 'ninja -C %s%s' builds what is missing",
+			j->build->folder, missing, j->build->folder, missing);
+	free(missing);
+	return status;
+}
+
 int faults_judge_controls(
 	struct fault_judge *j, struct fault *const *fault, size_t count, int jobs, struct plumb_error *err)
 {
@@ -404,10 +446,9 @@ int faults_judge_controls(
 	struct needs need = {.object = faults_zero(j->build->objects + 1, sizeof(void *)),
 		.host = faults_zero(j->targets->count + 1, sizeof *need.host)};
 	char text[300] = "", *list, *library;
-	int status = PLUMB_OK;
-
 	find_needs(j, fault, count, &need);
-	for (size_t i = 0; i < need.objects; i++)
+	int status = check_built(j, &need, err);
+	for (size_t i = 0; i < need.objects && status == PLUMB_OK; i++)
 		if (pool_fork(&pool))
 			_exit(!control_object(j, need.object[i], text, sizeof text));
 	pool_wait(&pool, 0);

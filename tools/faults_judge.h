@@ -57,8 +57,8 @@ bool faults_write_overlay(const struct fault_judge *j, const struct fault *f, co
 /* Whether an optimising compiler makes of these objects what it makes of the unmutated ones: then there is nothing to find. */
 bool faults_is_identical(const struct fault_judge *j, const struct fault_object *const *list, int n, const char *folder,
 	const char *overlay);
-/* What a check said, without the path of the scratch folder, as the text of the fault. */
-void faults_say(struct fault *f, const char *line, const char *folder);
+/* What a check said, without the path of the scratch folder, and what a crash touched, as the text of the fault. */
+void faults_say(struct fault *f, const struct fault_run *run, const char *folder);
 /* Seconds of processor time that a test program may take. */
 double faults_limit(const struct fault_judge *j, const struct fault_control *c);
 
@@ -72,6 +72,8 @@ void faults_judge_seat(struct fault_judge *j, struct fault *f, const char *folde
 
 /* ---- tools/faults_tests.c: other code ---- */
 
+/* "PLUMB_BOUND_SEEDS=40 test_bound": the program is the last word, what stands before it its environment. */
+const char *faults_program_of(const char *test);
 void faults_judge_host(struct fault_judge *j, struct fault *f, const char *folder);
 /* What a test of a target is compiled from anew: objects of its own, and of the library. Returns their number. */
 int faults_host_objects(

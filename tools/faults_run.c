@@ -92,6 +92,22 @@ static void one_line(char *out, size_t size, const char *line, size_t length)
 			*p = ' ';
 }
 
+/* What plumb_trap_tell says, in whichever line; not why else a line may have such words. */
+static void find_trap(struct fault_run *out, const char *line, size_t length)
+{
+	static const char *const ends[] = {" bytes after the last", " bytes before the first"};
+	static const char *const begins[] = {
+		"read after ", "read before ", "wrote after ", "wrote before ", "touched memory "};
+
+	for (size_t e = 0; e < sizeof ends / sizeof ends[0]; e++)
+		for (size_t b = 0; b < sizeof begins / sizeof begins[0] && !out->trap[0]; b++) {
+			const char *at = memmem(line, length, begins[b], strlen(begins[b])), *end = line + length;
+			const char *last = at ? memmem(at, (size_t)(end - at), ends[e], strlen(ends[e])) : NULL;
+			if (last)
+				one_line(out->trap, sizeof out->trap, at, (size_t)(last - at) + strlen(ends[e]));
+		}
+}
+
 /* The line that says most: the first with FAIL or ":E:" (Check's failure) or "error", else the last one. */
 static void read_log(const char *log, struct fault_run *out)
 {
@@ -107,6 +123,7 @@ static void read_log(const char *log, struct fault_run *out)
 		size_t length = (size_t)(end - line), rank = 4;
 		if (length == 0)
 			continue;
+		find_trap(out, line, length);
 		if (length > 7 && memcmp(line, "digest ", 7) == 0) {
 			const char *value = line + 7;
 			while (value < end && *value == ' ')

@@ -182,7 +182,7 @@ static bool seat_kills(
 			if (run.status == 0)
 				snprintf(f->text, sizeof f->text, "digest %s, expected %s", run.digest, control->digest);
 			else
-				faults_say(f, run.line, folder);
+				faults_say(f, &run, folder);
 			again = confirming_command(j, c, ops, run.line);
 			faults_run(j->build->folder, again, CHECK_SECONDS, log, &control_run);
 			if (control_run.status != 0 || (c->golden && strcmp(control_run.digest, control->digest) != 0)) {

@@ -10,8 +10,7 @@
 
 /* ---- tests ---- */
 
-/* "PLUMB_BOUND_SEEDS=40 test_bound": the program is the last word, what stands before it its environment. */
-static const char *program_of(const char *test)
+const char *faults_program_of(const char *test)
 {
 	const char *space = strrchr(test, ' ');
 	return space ? space + 1 : test;
@@ -22,7 +21,7 @@ static const char *program_of(const char *test)
 static int host_objects(const struct fault_judge *j, const char *test, const char *file, bool own,
 	const struct fault_object *out[MAX_SWAPS])
 {
-	char *folder = faults_format("tests/CMakeFiles/%s.dir/", program_of(test));
+	char *folder = faults_format("tests/CMakeFiles/%s.dir/", faults_program_of(test));
 	const bool kernels = strncmp(file, "kernels/", 8) == 0;
 	int n = 0;
 
@@ -47,7 +46,7 @@ static int build_test(struct fault_judge *j, const char *test, const char *file,
 	struct fault_swap swap[MAX_SWAPS];
 	int n = host_objects(j, test, file, true, list), differ = 0, swaps = 0;
 	char *controls = faults_format("%s/control", j->build->scratch),
-	     *path = faults_format("tests/%s", program_of(test));
+	     *path = faults_format("tests/%s", faults_program_of(test));
 
 	if (library)
 		n += host_objects(j, test, file, false, list + n);
@@ -78,7 +77,7 @@ static void run_test(struct fault_judge *j, const char *test, const char *progra
 	struct fault_run *run)
 {
 	char *log = faults_format("%s/test.log", folder), *scratch = faults_format("%s/tmp", folder);
-	char *command = faults_format("TMPDIR=%s %.*s %s", scratch, (int)(program_of(test) - test), test, program);
+	char *command = faults_format("TMPDIR=%s %.*s %s", scratch, (int)(faults_program_of(test) - test), test, program);
 
 	mkdir(scratch, 0777);
 	faults_run(j->build->folder, command, limit, log, run);
@@ -137,7 +136,7 @@ void faults_judge_host(struct fault_judge *j, struct fault *f, const char *folde
 			if (run.status != 0) {
 				f->outcome = FAULT_KILLED;
 				snprintf(f->check, sizeof f->check, "%s", t->test[i]);
-				faults_say(f, run.line, folder);
+				faults_say(f, &run, folder);
 				goto out;
 			}
 		}
@@ -161,7 +160,7 @@ void faults_control_test(struct fault_judge *j, const bool *chosen, const char *
 	const struct fault_object *list[2 * MAX_SWAPS];
 	char *folder = faults_format("%s/control", j->build->scratch),
 	     *mine = faults_format("%s/tests-%d", folder, (int)getpid()), *program = faults_format("%s/program", mine),
-	     *path = faults_format("tests/%s", program_of(test)), text[300] = "";
+	     *path = faults_format("tests/%s", faults_program_of(test)), text[300] = "";
 	struct fault_control result = {.processor = 0.0};
 	struct fault_run run;
 	int swaps = 0;
