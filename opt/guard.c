@@ -126,6 +126,11 @@ void plumb_guard_trap(struct plumb_guard *g, uint64_t turn)
 	g->turn = turn;
 }
 
+bool plumb_guard_traps(const struct plumb_guard *g)
+{
+	return g->traps;
+}
+
 enum plumb_poison plumb_guard_poison(const struct plumb_guard *g)
 {
 	return g->poison;

@@ -62,6 +62,7 @@ int plumb_guard_watch(struct plumb_guard *guard, struct plumb_device *device, st
 /* From now on clones end (or by turn begin) where memory traps (opt/trap.h) while an op runs on the host: for a process of which
  * somebody handles the signal. They keep the alignment of the originals modulo 16. Of one turn, equal calls have equal addresses. */
 void plumb_guard_trap(struct plumb_guard *guard, uint64_t turn);
+bool plumb_guard_traps(const struct plumb_guard *guard); /* whether that was called */
 
 /* Run one call guarded. call: as a decoder makes it; of position only args->position is looked at.
  * PLUMB_MISMATCH with call->env->err set when something was found (outputs are then left alone), else the op's status.

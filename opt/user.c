@@ -115,7 +115,7 @@ void plumb_user_destroy(struct plumb_user *u)
 		library_free(u, u->library[i]);
 	free(u->unit);
 	free(u->library);
-	free(u->workspace);
+	user_workspace_free(u);
 	user_world_end(&u->world);
 	free(u);
 }

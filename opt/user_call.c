@@ -339,34 +339,57 @@ static int prepared(struct user_unit *unit, const struct plumb_env *env, struct 
 	return PLUMB_OK;
 }
 
-/* Workspace in host memory, between zones, holding poison. */
+/* Bytes of the zone behind the workspace: none where a trap is. Its size, a multiple of 256, leaves no gap before that. */
+static size_t zone_after(const struct plumb_user *u)
+{
+	return u->options.guard && plumb_guard_traps(u->options.guard) ? 0 : PLUMB_GUARD_ZONE;
+}
+
+void user_workspace_free(struct plumb_user *u)
+{
+	if (u->workspace)
+		plumb_trap_remove(&u->workspace_trap);
+	plumb_trap_unmap(u->workspace, u->workspace_room);
+	u->workspace = NULL;
+	u->workspace_room = 0;
+}
+
+/* Workspace in host memory, between zones, holding poison. Where operands trap it ends at a page that nobody may touch. */
 static int host_workspace(
 	struct user_unit *unit, const struct plumb_env *env, struct view *v, size_t bytes, enum plumb_poison poison)
 {
 	struct plumb_user *u = unit->user;
-	size_t whole = (bytes + 255) / 256 * 256 + 2 * (size_t)PLUMB_GUARD_ZONE;
+	const size_t page = plumb_trap_page(), zone = zone_after(u);
+	const size_t whole = (bytes + 2 * (size_t)PLUMB_GUARD_ZONE + page - 1) / page * page;
 
-	if (whole < bytes || (u->workspace_room < whole && !(free(u->workspace), u->workspace_room = 0,
-								   u->workspace = aligned_alloc(PLUMB_GUARD_ZONE,
-									   (whole + PLUMB_GUARD_ZONE - 1) /
-										   PLUMB_GUARD_ZONE * PLUMB_GUARD_ZONE))))
-		return plumb_fail(env->err, PLUMB_BAD_INPUT, "out of memory for the workspace of %s: %zu bytes",
-			unit->library->path, bytes);
-	if (u->workspace_room < whole)
+	if (u->workspace_room < whole) {
+		user_workspace_free(u);
+		u->workspace = whole > bytes ? plumb_trap_map(whole) : NULL;
+		if (!u->workspace)
+			return plumb_fail(env->err, PLUMB_BAD_INPUT, "out of memory for the workspace of %s: %zu bytes",
+				unit->library->path, bytes);
 		u->workspace_room = whole;
-	plumb_poison_fill(poison, PLUMB_POISON_32, u->workspace, 0, PLUMB_GUARD_ZONE / 4);
-	plumb_poison_fill(poison, PLUMB_POISON_32, u->workspace + PLUMB_GUARD_ZONE, 0, bytes / 4);
-	plumb_poison_fill(poison, PLUMB_POISON_32, u->workspace + PLUMB_GUARD_ZONE + bytes, 0, PLUMB_GUARD_ZONE / 4);
-	v->call.workspace = u->workspace + PLUMB_GUARD_ZONE;
+		u->workspace_trap = (struct plumb_trap){.name = "workspace",
+			.part = "",
+			.low = u->workspace - PLUMB_TRAP_SIDE,
+			.high = u->workspace + whole + PLUMB_TRAP_SIDE};
+		plumb_trap_add(&u->workspace_trap);
+	}
+	unsigned char *data = u->workspace + u->workspace_room - zone - bytes;
+	u->workspace_trap.data = data;
+	u->workspace_trap.bytes = bytes;
+	plumb_poison_fill(poison, PLUMB_POISON_32, data - PLUMB_GUARD_ZONE, 0, PLUMB_GUARD_ZONE / 4);
+	plumb_poison_fill(poison, PLUMB_POISON_32, data, 0, bytes / 4);
+	plumb_poison_fill(poison, PLUMB_POISON_32, data + bytes, 0, zone / 4);
+	v->call.workspace = data;
 	return PLUMB_OK;
 }
 
-static int check_workspace(
-	const struct user_unit *unit, const struct plumb_env *env, size_t bytes, enum plumb_poison poison)
+static int check_workspace(const struct user_unit *unit, const struct plumb_env *env, const unsigned char *data,
+	size_t bytes, enum plumb_poison poison)
 {
-	const unsigned char *zone = unit->user->workspace;
-	size_t before = plumb_poison_zone_last(poison, zone);
-	size_t after = plumb_poison_zone_first(poison, zone + PLUMB_GUARD_ZONE + bytes);
+	size_t before = plumb_poison_zone_last(poison, data - PLUMB_GUARD_ZONE);
+	size_t after = zone_after(unit->user) ? plumb_poison_zone_first(poison, data + bytes) : PLUMB_GUARD_ZONE;
 
 	if (before < PLUMB_GUARD_ZONE)
 		return plumb_fail(env->err, PLUMB_MISMATCH, "%s wrote before its workspace (%zu bytes before the first)",
@@ -442,7 +465,7 @@ static int run_kernel(const struct plumb_env *env, const void *args)
 	if (value)
 		status = kernel_failed(unit, env, "run", value, v);
 	if (status == PLUMB_OK && v->call.workspace_bytes && !unit->device)
-		status = check_workspace(unit, env, v->call.workspace_bytes, poison);
+		status = check_workspace(unit, env, v->call.workspace, v->call.workspace_bytes, poison);
 	free(v->matrix);
 	free(v);
 	return status;

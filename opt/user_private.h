@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include "core/plumb_kernel.h"
+#include "opt/trap.h"
 #include "opt/user.h"
 
 enum {
@@ -106,15 +107,18 @@ struct plumb_user {
 	struct user_unit **unit;
 	int units;
 	struct plumb_user_options options;
-	/* workspace of host kernels, zone | room | zone */
+	/* workspace of host kernels: workspace_room bytes, at whose end are what a call asked for and, without traps, a zone */
 	unsigned char *workspace;
 	size_t workspace_room;
+	struct plumb_trap workspace_trap;
 	struct user_world world;
 };
 
 /* Whether the file is there, a regular one, and holds all that its headers promise. path: as open takes it, for messages too.
  * Errors: PLUMB_BAD_INPUT. */
 int user_file_check(const char *path, struct plumb_error *err);
+
+void user_workspace_free(struct plumb_user *user); /* opt/user_call.c, which makes it */
 
 void user_world_begin(struct user_world *world, struct plumb_user_mark *mark);
 void user_world_end(struct user_world *world);

@@ -531,7 +531,8 @@ START_TEST(a_kernel_is_contained)
 		const char *fault, *told;
 	} all[] = {{"crash", "crashed (SIGSEGV at address 0x10)"}, {"exit", "called exit(0)"},
 		{"outside", "wrote after out"}, {"hang", "hangs"}, {"unwritten", "did not write out"},
-		{"input", "changed its input qg"}};
+		{"input", "changed its input qg"}, {"workafter", "wrote after workspace: 0 bytes after the last"},
+		{"workbefore", "wrote before its workspace (1 bytes before the first)"}};
 	struct program_result r;
 
 	ck_assert_int_eq(setenv("GATE_FAULT", all[_i].fault, 1), 0);
@@ -560,7 +561,8 @@ START_TEST(a_read_outside_is_named)
 		const char *fault, *told;
 		int least, most; /* of 40 cases */
 	} all[] = {{"readafter", "read after qg: element ", 20, 39},
-		{"readbefore", "read before qg: element -1 of ", 1, 20}, {"readfar", "read after qg: element ", 20, 39}};
+		{"readbefore", "read before qg: element -1 of ", 1, 20}, {"readfar", "read after qg: element ", 20, 39},
+		{"readwork", "read after workspace: 0 bytes after the last", 40, 40}};
 	struct program_result r;
 	char line[LINE];
 	int failed = 0;
@@ -571,9 +573,9 @@ START_TEST(a_read_outside_is_named)
 	const char *told = strstr(r.out, "seed 1; ");
 	ck_assert_msg(told && sscanf(told, "seed 1; %d failed", &failed) == 1 && strstr(r.out, all[_i].told), "%s", r.out);
 	ck_assert_msg(failed >= all[_i].least && failed <= all[_i].most, "%d cases", failed);
-	ck_assert_msg(strstr(r.out, _i == 0   ? ", 0 bytes after the last"
-				    : _i == 1 ? ", 4 bytes before the first"
-					      : ", 2000 bytes after"),
+	ck_assert_msg(strstr(r.out, _i == 1   ? " 4 bytes before the first"
+				    : _i == 2 ? " 2000 bytes after the last"
+					      : " 0 bytes after the last"),
 		"%s", r.out);
 	replay_line(&r, line);
 	program(&r, dir, "%s", line);
@@ -666,8 +668,8 @@ int main(void)
 	tcase_add_loop_test(all, ties_of_binary32_only, 0, 2);
 	tcase_add_test(all, a_wrong_kernel_is_caught_and_replayed);
 	tcase_add_test(all, the_wrong_operand_is_described);
-	tcase_add_loop_test(all, a_read_outside_is_named, 0, 3);
-	tcase_add_loop_test(all, a_kernel_is_contained, 0, 6);
+	tcase_add_loop_test(all, a_read_outside_is_named, 0, 4);
+	tcase_add_loop_test(all, a_kernel_is_contained, 0, 8);
 	tcase_add_test(all, the_first_failure_ends_it_if_asked);
 	tcase_add_loop_test(all, bad_commands_are_refused_by_name, 0, (int)(sizeof refused / sizeof refused[0]));
 	tcase_add_test(all, a_device_that_is_not_there);

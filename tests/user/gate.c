@@ -69,6 +69,12 @@ static int misbehave(const struct plumb_kernel_call *call, float *out, int64_t n
 		(void)in[-1];
 	if (is_fault(call, "readfar"))
 		(void)in[2 * n + 500];
+	if (is_fault(call, "readwork"))
+		(void)((const volatile char *)call->workspace)[call->workspace_bytes];
+	if (is_fault(call, "workafter"))
+		((char *)call->workspace)[call->workspace_bytes] ^= 1;
+	if (is_fault(call, "workbefore"))
+		((char *)call->workspace)[-1] ^= 1;
 	if (is_fault(call, "input"))
 		((float *)qg->data)[1] = 0.0f;
 	if (is_fault(call, "random") && calls++ % 3 == 2)
@@ -92,5 +98,12 @@ static int attn_gate(const struct plumb_kernel_call *call)
 	return misbehave(call, out, heads * Dh);
 }
 
-static const struct plumb_kernel kernels[] = {{.ops = "attn_gate", .run = attn_gate, .note = "plain C"}};
+/* For faults alone. */
+static size_t workspace(const struct plumb_kernel_call *call)
+{
+	return 8 * (size_t)call->T;
+}
+
+static const struct plumb_kernel kernels[] = {
+	{.ops = "attn_gate", .run = attn_gate, .workspace = workspace, .note = "plain C"}};
 PLUMB_KERNELS("gate", "1.0", kernels)
