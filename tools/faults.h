@@ -148,7 +148,7 @@ struct fault_run {
 	double seconds;
 	double processor; /* seconds of it, of the command and what it waited for */
 	char line[400];   /* the line that says why it failed, or the last one */
-	char trap[200];   /* "read after x: ...", what a crash touched (opt/trap.h); else "" */
+	char trap[200];   /* "read after x: ...", what was touched outside (opt/trap.h, opt/guard.h); else "" */
 	char digest[64];  /* of a line "digest ..."; else "" */
 };
 

@@ -57,7 +57,7 @@ bool faults_write_overlay(const struct fault_judge *j, const struct fault *f, co
 /* Whether an optimising compiler makes of these objects what it makes of the unmutated ones: then there is nothing to find. */
 bool faults_is_identical(const struct fault_judge *j, const struct fault_object *const *list, int n, const char *folder,
 	const char *overlay);
-/* What a check said, without the path of the scratch folder, and what a crash touched, as the text of the fault. */
+/* What a check said, without the path of the scratch folder, and what was touched outside, as the text of the fault. */
 void faults_say(struct fault *f, const struct fault_run *run, const char *folder);
 /* Seconds of processor time that a test program may take. */
 double faults_limit(const struct fault_judge *j, const struct fault_control *c);

@@ -92,7 +92,7 @@ static void one_line(char *out, size_t size, const char *line, size_t length)
 			*p = ' ';
 }
 
-/* What plumb_trap_tell says, in whichever line; not why else a line may have such words. */
+/* What plumb_trap_tell or a guard says, in whichever line it stands. */
 static void find_trap(struct fault_run *out, const char *line, size_t length)
 {
 	static const char *const ends[] = {" bytes after the last", " bytes before the first"};
@@ -103,8 +103,11 @@ static void find_trap(struct fault_run *out, const char *line, size_t length)
 		for (size_t b = 0; b < sizeof begins / sizeof begins[0] && !out->trap[0]; b++) {
 			const char *at = memmem(line, length, begins[b], strlen(begins[b])), *end = line + length;
 			const char *last = at ? memmem(at, (size_t)(end - at), ends[e], strlen(ends[e])) : NULL;
-			if (last)
-				one_line(out->trap, sizeof out->trap, at, (size_t)(last - at) + strlen(ends[e]));
+			if (last) {
+				last += strlen(ends[e]);
+				last += last < end && *last == ')';
+				one_line(out->trap, sizeof out->trap, at, (size_t)(last - at));
+			}
 		}
 }
 

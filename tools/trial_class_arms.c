@@ -82,7 +82,7 @@ void trial_shape_ragged(struct trial *c)
 	const bool rows = out || c->op == PLUMB_HC_UP_MIX || c->op == PLUMB_PLE_GATE || c->op == PLUMB_MOE_DOWN;
 
 	choose_fast_formats(c);
-	f->streams = c->op == PLUMB_HC_NORM_DOWN || c->op == PLUMB_HC_UP_MIX ? (int)PICK(c, 1, 2, 4) : 2;
+	f->streams = (int)(c->op == PLUMB_HC_UP_MIX ? PICK(c, 1, 2, 3, 4) : PICK(c, 2, 4));
 	f->hidden = rows ? ragged(c) : cols;
 	f->low_rank = c->op == PLUMB_HC_UP_MIX ? PICK(c, 8, 256, 320, 512) : ragged(c);
 	f->vocab = ragged(c);
