@@ -12,8 +12,8 @@ import tempfile
 
 BARRIERS = ('__syncthreads', '__syncthreads_or', '__syncthreads_and', '__syncthreads_count', '__syncwarp',
             'plumb_grid_sync', 'plumb_cluster_sync')
-FENCES = ('__threadfence', '__threadfence_block', 'plumb_grid_dependency_wait')
-CALL = re.compile(r'(?<!\w)(%s)\s*\(' % '|'.join(sorted(BARRIERS + FENCES, key=len, reverse=True)))
+FENCES = ('__threadfence', '__threadfence_block', 'plumb_grid_dependency_wait', 'plumb_copy_commit', 'plumb_copy_wait')
+CALL = re.compile(r'(?<!\w)(%s)\s*(?:<[^<>()]*>\s*)?\(' % '|'.join(sorted(BARRIERS + FENCES, key=len, reverse=True)))
 CLASSES = ['F%02d' % i for i in range(1, 31)]
 KINDS = {'fault': (), 'barrier': BARRIERS, 'fence': FENCES}
 REQUIRED = ('id', 'class', 'op', 'file', 'find', 'replace', 'why')
@@ -204,6 +204,8 @@ PLANTED = [
      'kernels/ple.cu:46: __syncwarp has no fault'),
     (lambda s: edited(s + '/kernels/lm_head.cu', '*token = best', '__threadfence();\n\t*token = best'),
      '__threadfence has no fault'),
+    (lambda s: edited(s + '/kernels/linear.cu', 'plumb_copy_wait<0>();', 'plumb_copy_wait<0>();\n\t\tplumb_copy_wait<2>();'),
+     'plumb_copy_wait has no fault'),
     (lambda s: edited(s + '/kernels/moe.cu', 'other == high && i < lane', 'other == high && lane > i'),
      "moe-router-tie: does not apply: 'find' occurs 0 times"),
     (lambda s: edited(s + '/kernels/moe.cu', 'if (apart >= 32)', 'if (apart > 31)'), "'in' occurs 0 times"),
