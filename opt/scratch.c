@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Scratch of ops: the same memory at every call, or, with traps, as near as possible to memory that nobody may touch. */
-#include <stdio.h>
-
 #include "opt/device_private.h"
 
 enum { LEAST = 4096, WIDE = 16 }; /* bytes; WIDE: of the widest load */

@@ -446,6 +446,7 @@ int faults_judge_controls(
 	struct needs need = {.object = faults_zero(j->build->objects + 1, sizeof(void *)),
 		.host = faults_zero(j->targets->count + 1, sizeof *need.host)};
 	char text[300] = "", *list, *library;
+
 	find_needs(j, fault, count, &need);
 	int status = check_built(j, &need, err);
 	for (size_t i = 0; i < need.objects && status == PLUMB_OK; i++)

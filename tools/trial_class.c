@@ -185,7 +185,7 @@ static const struct trial_class classes[] = {
 		.shape = trial_shape_wide},
 	{.name = "ragged",
 		.aim = "counts of outputs that no warp or block of several divides, in the arms of wide loads",
-		.faults = "F24 F10",
+		.faults = "F24 F30",
 		.ops = "ple_gate hc_norm_down hc_up_mix gdn_in_proj gdn_recurrence gdn_out_proj attn_in_proj qsa_project "
 		       "attn_out_proj moe_router moe_gate_up moe_down lm_head",
 		.shape = trial_shape_ragged},

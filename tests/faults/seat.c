@@ -32,10 +32,15 @@ static void fault(int number, siginfo_t *info, void *context)
 
 	if (plumb_trap_tell(info->si_addr, plumb_trap_is_write(context), text, sizeof text - 1)) {
 		strcat(text, "\n");
-		if (write(STDERR_FILENO, text, strlen(text)) < 0) /* there is nobody to tell */
-			text[0] = '\0';
+		const ssize_t told = write(STDERR_FILENO, text, strlen(text));
+		(void)told;
 	}
 	sigaction(number, &before, NULL);
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+	sigaction(SIGSEGV, &(struct sigaction){.sa_sigaction = fault, .sa_flags = SA_SIGINFO | SA_ONSTACK}, &before);
 }
 
 static int open_devices(struct plumb_error *err)
@@ -50,9 +55,6 @@ static int open_devices(struct plumb_error *err)
 	const enum plumb_device_kind kind = PLUMB_DEVICE_SIMT;
 #endif
 
-	if (devices == 0)
-		sigaction(
-			SIGSEGV, &(struct sigaction){.sa_sigaction = fault, .sa_flags = SA_SIGINFO | SA_ONSTACK}, &before);
 	while (devices < wanted && status == PLUMB_OK) {
 		const struct plumb_device_options options = {
 			.seed = (uint64_t)devices * 1001, .race = race, .poison = PLUMB_POISON_NAN, .traps = true};
@@ -63,10 +65,9 @@ static int open_devices(struct plumb_error *err)
 }
 
 /* A library may be loaded and let go many times in one process. */
-__attribute__((destructor)) static void close_devices(void)
+__attribute__((destructor)) static void end(void)
 {
-	if (devices > 0)
-		sigaction(SIGSEGV, &before, NULL);
+	sigaction(SIGSEGV, &before, NULL);
 	while (devices > 0)
 		plumb_device_close(device[--devices]);
 }
