@@ -54,7 +54,7 @@ void trial_shape_wide(struct trial *c)
 		c->T = 2;
 }
 
-/* One format that a fast path is for, in all matrices (the router's: bf16); the shared expert's may be bf16. */
+/* One format that a fast path is for, in all matrices (the router's: bf16); the shared expert's may be bf16, or FP8 beside NVFP4. */
 static void choose_fast_formats(struct trial *c)
 {
 	int format = c->op == PLUMB_MOE_ROUTER ? PLUMB_BF16
@@ -64,7 +64,8 @@ static void choose_fast_formats(struct trial *c)
 	if (c->with.format >= 0)
 		return;
 	c->with.formats[0] = c->with.formats[2] = 1 + format;
-	c->with.formats[1] = 1 + (trial_random_below(&c->random, 4) ? format : (int)PLUMB_BF16);
+	int other = format == PLUMB_NVFP4 && trial_random_below(&c->random, 2) ? PLUMB_FP8_ROW : PLUMB_BF16;
+	c->with.formats[1] = 1 + (trial_random_below(&c->random, 4) ? format : other);
 }
 
 /* A count of outputs, prime to 2, 3 and 5: whole warps and blocks of several never hold it, the last one is not full. */
