@@ -104,19 +104,38 @@ static __device__ __forceinline__ void plumb_vector_step(
 template <int Format, int Steps> struct plumb_lane_row {
 	enum { WORDS = Format == PLUMB_NVFP4 ? 1 : Format == PLUMB_BF16 ? 4 : 2 };
 	uint32_t code[Steps][WORDS];
-	float block[Steps];   /* fp8 block: the scale of the step's columns */
 	uint8_t group[Steps]; /* nvfp4: its code */
 	float factor;         /* fp8 row, nvfp4 */
+	float block;          /* fp8 block: plumb_block_fetch */
+	int left;             /* fp8 block: columns of the piece from the lane's first on */
 };
 
-/* Full: the piece has all its columns, so no load is conditional. left: columns of the piece from the lane's first on. */
+/* fp8 block: lane l has the scale of block l of columns k0 <= k < k1, at most 32 blocks; k0 is where one begins. */
+static __device__ __forceinline__ float plumb_block_fetch(const void *scale, int scale_format, int k0, int k1)
+{
+	const int lane = static_cast<int>(threadIdx.x) % 32;
+	return lane * PLUMB_FP8_BLOCK_SIZE < k1 - k0
+	               ? plumb_stored_scale(scale_format, scale, k0 / PLUMB_FP8_BLOCK_SIZE + lane)
+	               : 0.0f;
+}
+
+/* The scale of the lane's columns of step s; the whole warp. */
+static __device__ __forceinline__ float plumb_block_scale(float block, int s)
+{
+	const int lane = static_cast<int>(threadIdx.x) % 32;
+	return __shfl_sync(PLUMB_FULL_WARP, block,
+		s * (PLUMB_ROW_LANES / PLUMB_FP8_BLOCK_SIZE) + lane / (PLUMB_FP8_BLOCK_SIZE / PLUMB_COLUMNS));
+}
+
+/* Full: the piece has all its columns, so no load is conditional. */
 template <int Format, int Steps, bool Full>
 static __device__ __forceinline__ void plumb_row_fetch(
-	const struct plumb_row &row, unsigned first, int left, struct plumb_lane_row<Format, Steps> &r)
+	const struct plumb_row &row, int k0, int k1, struct plumb_lane_row<Format, Steps> &r)
 {
+	const unsigned first = static_cast<unsigned>(plumb_first_column(k0));
+	const int left = k1 - static_cast<int>(first);
 	const unsigned char *const data =
 		row.data + static_cast<size_t>(first / PLUMB_COLUMNS) * plumb_columns_bytes(Format);
-	const unsigned block = first / PLUMB_FP8_BLOCK_SIZE;
 	const uint8_t *const group = static_cast<const uint8_t *>(row.scale) + first / PLUMB_NVFP4_GROUP;
 
 	r.factor = row.factor;
@@ -141,52 +160,51 @@ static __device__ __forceinline__ void plumb_row_fetch(
 		if (Format == PLUMB_NVFP4)
 			r.group[s] = live ? group[s * (PLUMB_ROW_LANES / PLUMB_NVFP4_GROUP)] : static_cast<uint8_t>(0);
 	}
-	if (Format != PLUMB_FP8_BLOCK)
-		return;
-	/* the two formats apart: a choice at every load would be a branch at every load */
-	if (row.scale_format == PLUMB_F32) {
-		const float *const scale = static_cast<const float *>(row.scale) + block;
-		PLUMB_UNROLL
-		for (int s = 0; s < Steps; s++)
-			r.block[s] = Full || s * PLUMB_ROW_LANES < left
-			                     ? scale[s * (PLUMB_ROW_LANES / PLUMB_FP8_BLOCK_SIZE)]
-			                     : 0.0f;
-	} else {
-		const uint16_t *const scale = static_cast<const uint16_t *>(row.scale) + block;
-		PLUMB_UNROLL
-		for (int s = 0; s < Steps; s++)
-			r.block[s] = plumb_bf16_to_f32(Full || s * PLUMB_ROW_LANES < left
-							       ? scale[s * (PLUMB_ROW_LANES / PLUMB_FP8_BLOCK_SIZE)]
-							       : static_cast<uint16_t>(0));
+	if (Format == PLUMB_FP8_BLOCK) {
+		static_assert(Steps * PLUMB_ROW_LANES <= 32 * PLUMB_FP8_BLOCK_SIZE, "a lane has the scale of one block");
+		r.block = plumb_block_fetch(row.scale, row.scale_format, k0, k1);
+		r.left = Full ? Steps * PLUMB_ROW_LANES : left;
 	}
 }
 
-/* The values of step s. */
-template <int Format, int Steps>
-static __device__ __forceinline__ void plumb_row_decode(
-	const struct plumb_lane_row<Format, Steps> &r, int s, float (&w)[PLUMB_COLUMNS])
+/* 8 values from their codes. scale: of formats that have one. */
+template <int Format, int Words>
+static __device__ __forceinline__ void plumb_codes_decode(
+	const uint32_t (&code)[Words], float scale, float (&w)[PLUMB_COLUMNS])
 {
 	if (Format == PLUMB_BF16) {
 		PLUMB_UNROLL
 		for (int j = 0; j < 4; j++) {
-			w[2 * j] = __uint_as_float(r.code[s][j % r.WORDS] << 16);
-			w[2 * j + 1] = __uint_as_float(r.code[s][j % r.WORDS] & 0xffff0000u);
+			w[2 * j] = __uint_as_float(code[j % Words] << 16);
+			w[2 * j + 1] = __uint_as_float(code[j % Words] & 0xffff0000u);
 		}
 		return;
 	}
-	float scale = r.factor;
 	if (Format == PLUMB_NVFP4) {
-		plumb_e2m1_values(r.code[s][0], w);
-		scale = plumb_e4m3_value(r.group[s]) * r.factor;
+		plumb_e2m1_values(code[0], w);
 	} else {
-		plumb_e4m3_values(r.code[s][0], w);
-		plumb_e4m3_values(r.code[s][1 % r.WORDS], w + 4);
-		if (Format == PLUMB_FP8_BLOCK)
-			scale = r.block[s];
+		plumb_e4m3_values(code[0], w);
+		plumb_e4m3_values(code[1 % Words], w + 4);
 	}
 	PLUMB_UNROLL
 	for (int j = 0; j < PLUMB_COLUMNS; j++)
 		w[j] = w[j] * scale;
+}
+
+/* The values of step s; the whole warp. */
+template <int Format, int Steps>
+static __device__ __forceinline__ void plumb_row_decode(
+	const struct plumb_lane_row<Format, Steps> &r, int s, float (&w)[PLUMB_COLUMNS])
+{
+	float scale = r.factor;
+	if (Format == PLUMB_NVFP4)
+		scale = plumb_e4m3_value(r.group[s]) * r.factor;
+	if (Format == PLUMB_FP8_BLOCK) {
+		scale = plumb_block_scale(r.block, s);
+		if (s * PLUMB_ROW_LANES >= r.left) /* of a block that others have columns of: 0 times Inf would not be 0 */
+			scale = 0.0f;
+	}
+	plumb_codes_decode<Format>(r.code[s], scale, w);
 }
 
 /* Bring bytes near (L2), a line a lane. */
@@ -212,10 +230,9 @@ template <int Format, int Steps, int Rows, bool Full>
 static __device__ __forceinline__ void plumb_rows_fetch(
 	const struct plumb_row (&row)[Rows], int k0, int k1, struct plumb_lane_row<Format, Steps> (&stored)[Rows])
 {
-	const int first = plumb_first_column(k0);
 	PLUMB_UNROLL
 	for (int r = 0; r < Rows; r++)
-		plumb_row_fetch<Format, Steps, Full>(row[r], static_cast<unsigned>(first), k1 - first, stored[r]);
+		plumb_row_fetch<Format, Steps, Full>(row[r], k0, k1, stored[r]);
 }
 
 /* Their sums with the vector; all lanes of the warp get them. */

@@ -3,8 +3,8 @@
  * shared memory, left to right.
  *
  * Three kernels of the same bits. The wide one, for parts of one format, keeps its part of the input vector in registers
- * (kernels/gemv.h); the staged
- * one is faster with NVFP4 (kernels/staged.h); the third takes any format, any address and any length. */
+ * (kernels/gemv.h); the staged one is faster with FP8 and NVFP4 (kernels/staged.h); the third takes any format, any address
+ * and any length. */
 #include "kernels/linear.h"
 
 #include "kernels/gemv.h"
@@ -105,10 +105,9 @@ static __device__ __forceinline__ void add_pieces(
 
 /* Warps: the most a block has. rows: of a warp, a multiple of WIDE_FLIGHT. */
 template <int Format, int Steps, int Warps>
-static __global__ void __launch_bounds__(32 * Warps, Warps > WIDE_WARPS ? 1
-						     : Format == PLUMB_NVFP4
-							     ? 3
-							     : PLUMB_GEMV_BLOCKS - (Format == PLUMB_FP8_BLOCK))
+static __global__ void __launch_bounds__(32 * Warps, Warps > WIDE_WARPS      ? 1
+						     : Format == PLUMB_NVFP4 ? 3
+									     : PLUMB_GEMV_BLOCKS)
 	linear_wide_kernel(struct plumb_linear a, int rows)
 {
 	PLUMB_SHARED(float, partial, Warps *WIDE_ROWS); /* (warps, rows) */
@@ -130,53 +129,56 @@ static __global__ void __launch_bounds__(32 * Warps, Warps > WIDE_WARPS ? 1
 	add_pieces(a, partial, rows, groups, block_row);
 }
 
-/* Rows of a warp, Flight of them multiplied together; Warps of a block, Blocks of them on a processor: measured on an H200 for
- * the two shapes that are built, as are the Loads of the vector a thread. */
-template <int Steps, int Rows, int Flight, int Warps, int Blocks, int Loads>
+/* Rows of a warp, Flight of them multiplied together; Warps of a block, Blocks of them on a processor: STAGED_SHAPES. */
+template <int Format, int Pieces, int Steps, int Rows, int Flight, int Warps, int Blocks>
 static __global__ void __launch_bounds__(32 * Warps, Blocks) linear_staged_kernel(struct plumb_linear a)
 {
 	PLUMB_SHARED(float, partial, Warps *Rows); /* (warps, rows) */
 	PLUMB_DYNAMIC_SHARED(float, staged);       /* the vector, then the warps' rows */
 	const int warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
-	const int shift = __ffs(a.pieces) - 1, piece = warp & (a.pieces - 1), groups = Warps >> shift;
+	const int piece = warp % Pieces, groups = Warps / Pieces;
 	const int cols = static_cast<int>(a.cols), length = Steps * PLUMB_ROW_LANES;
+	const int row_bytes = Steps * plumb_staged<Format>::STEP;
+	const int loads = (Pieces * length / 4 + 32 * Warps - 1) / (32 * Warps); /* of the vector, a thread */
 	const int k0 = piece * length, k1 = min(k0 + length, cols);
 	const int64_t block_row = static_cast<int64_t>(blockIdx.x) * (groups * Rows);
-	const int64_t first = block_row + (warp >> shift) * Rows;
-	PLUMB_SHARED_PTR(unsigned char)
-	slot = PLUMB_AS(unsigned char, staged + cols) + warp * Rows * plumb_staged_bytes(Steps);
+	const int64_t first = block_row + warp / Pieces * Rows;
+	PLUMB_SHARED_PTR(unsigned char) slot = PLUMB_AS(unsigned char, staged + cols) + warp * Rows * row_bytes;
+	int64_t n = first + lane < a.rows ? first + lane : a.rows - 1; /* past the end the last row again, for nobody */
+	const int p = part_of(a, &n);
+	const struct plumb_row mine = plumb_row_of<Format>(a.part[p].w, n, cols); /* row `lane` of the warp's */
 	struct plumb_vector<PLUMB_GEMV_LONG> v;
-	float mine = 0.0f; /* factor of row `lane` */
+	float block[Rows] = {};
 
+	if (Format == PLUMB_FP8_BLOCK)
+		plumb_staged_blocks<Rows>(mine, k0, k1, block);
 	PLUMB_NO_UNROLL
-	for (int r = 0; r < Rows; r++) { /* past the end the last row again, for nobody */
-		int64_t n = first + r < a.rows ? first + r : a.rows - 1;
-		const int p = part_of(a, &n);
-		const struct plumb_row row = plumb_row_of<PLUMB_NVFP4>(a.part[p].w, n, cols);
-		mine = lane == r ? row.factor : mine;
-		plumb_staged_ask(row, k0, k1, Steps, slot + r * plumb_staged_bytes(Steps));
+	for (int r = 0; r < Rows; r++) {
+		plumb_staged_ask<Format, Steps>(mine, r, k0, k1, slot + r * row_bytes);
 		if (r == Flight - 1)
 			plumb_copy_commit();
 	}
 	plumb_copy_commit();
 	plumb_grid_launch_dependents();
 	plumb_grid_dependency_wait(); /* weights are nobody's output: only now is what the launch before wrote needed */
-	plumb_staged_vector<Loads>(a.x, cols, k0, k1, staged, v);
+	plumb_staged_vector<loads>(a.x, cols, k0, k1, staged, v);
 	PLUMB_NO_UNROLL
 	for (int r = 0; r < Rows; r += Flight) {
-		float sum[Flight], factor[Flight];
+		float sum[Flight], scale[Flight];
 		PLUMB_UNROLL
 		for (int i = 0; i < Flight; i++)
-			factor[i] = __shfl_sync(PLUMB_FULL_WARP, mine, r + i);
+			scale[i] = Format != PLUMB_FP8_BLOCK ? __shfl_sync(PLUMB_FULL_WARP, mine.factor, r + i)
+			           : r == 0                  ? block[i]
+			                                     : block[Rows - Flight + i];
 		if (r == 0)
 			plumb_copy_wait<1>();
 		else
 			plumb_copy_wait<0>();
 		__syncwarp();
 		if (k1 - k0 == length)
-			plumb_staged_sums<Flight, Steps, true>(slot + r * plumb_staged_bytes(Steps), factor, v, sum);
+			plumb_staged_sums<Format, Flight, Steps, true>(slot + r * row_bytes, scale, v, sum);
 		else
-			plumb_staged_sums<Flight, Steps, false>(slot + r * plumb_staged_bytes(Steps), factor, v, sum);
+			plumb_staged_sums<Format, Flight, Steps, false>(slot + r * row_bytes, scale, v, sum);
 		if (lane == 0)
 			PLUMB_UNROLL
 		for (int i = 0; i < Flight; i++)
@@ -212,25 +214,37 @@ template <int Format, int Steps> static int launch_wide(const struct plumb_linea
 		(linear_wide_kernel<Format, Steps, WIDE_WARPS>), blocks, threads, shared, stream, *a, rows);
 }
 
-template <int Steps, int Rows, int Flight, int Warps, int Blocks, int Loads>
-static int launch_staged(const struct plumb_linear *a, void *stream)
-{
-	const int rows = Warps / a->pieces * Rows;
-	const size_t shared = sizeof(float) * static_cast<size_t>(a->cols) +
-	                      static_cast<size_t>(Warps * Rows * plumb_staged_bytes(Steps));
+/* X(format, pieces, steps, rows, flight, warps, blocks): what linear_staged_kernel is built for, rows of 2560 columns in one
+ * piece and of 6144 in four, as measured on an H200. A block leaves room for a second one there and fits a GB10. */
+#define STAGED_SHAPES(X)                                                                                                   \
+	X(PLUMB_FP8_ROW, 1, 10, 4, 2, 8, 2)                                                                                \
+	X(PLUMB_FP8_ROW, 4, 6, 5, 5, 8, 2)                                                                                 \
+	X(PLUMB_FP8_BLOCK, 1, 10, 4, 2, 8, 2)                                                                              \
+	X(PLUMB_FP8_BLOCK, 4, 6, 5, 5, 8, 2)                                                                               \
+	X(PLUMB_NVFP4, 1, 10, 4, 2, 14, 2)                                                                                 \
+	X(PLUMB_NVFP4, 4, 6, 5, 5, 8, 2)
 
-	static_assert(Rows % Flight == 0 && Rows / Flight <= 2, "two groups of copies");
-	return PLUMB_LAUNCH_DEPENDENT((linear_staged_kernel<Steps, Rows, Flight, Warps, Blocks, Loads>),
-		static_cast<unsigned>((a->rows + rows - 1) / rows), 32 * Warps, shared, stream, *a);
+/* Where a part does not lie as copies need it: the wide kernel. */
+static bool is_staged(const struct plumb_linear *a, int format, int pieces, int steps)
+{
+	bool staged = a->pieces == pieces && plumb_split_length(a->cols, pieces) == steps * PLUMB_ROW_LANES &&
+	              plumb_gemv_vector_wide(a->x);
+	for (int p = 0; p < a->parts; p++)
+		staged = staged && a->part[p].w.format == format && plumb_staged_rows(&a->part[p].w, a->cols);
+	return staged;
 }
 
-/* Where a part does not lie as copies need it, or a shape was not measured: the wide kernel. */
-static bool is_staged(const struct plumb_linear *a, int pieces, int64_t least, int64_t most)
+template <int Format, int Pieces, int Steps, int Rows, int Flight, int Warps, int Blocks>
+static int launch_staged(const struct plumb_linear *a, void *stream)
 {
-	bool staged = a->pieces == pieces && a->cols > least && a->cols <= most;
-	for (int p = 0; p < a->parts; p++)
-		staged = staged && plumb_staged_rows(&a->part[p].w, a->cols);
-	return staged;
+	const int rows = Warps / Pieces * Rows;
+	const size_t shared = sizeof(float) * static_cast<size_t>(a->cols) +
+	                      static_cast<size_t>(Warps * Rows * Steps * plumb_staged<Format>::STEP);
+
+	static_assert(Rows % Flight == 0 && Rows / Flight <= 2, "two groups of copies");
+	static_assert(Warps % Pieces == 0 && Rows <= 32 && Steps <= PLUMB_GEMV_LONG, "pieces of a row, rows of a warp");
+	return PLUMB_LAUNCH_DEPENDENT((linear_staged_kernel<Format, Pieces, Steps, Rows, Flight, Warps, Blocks>),
+		static_cast<unsigned>((a->rows + rows - 1) / rows), 32 * Warps, shared, stream, *a);
 }
 
 static int launch(const struct plumb_linear *linear, void *stream)
@@ -239,13 +253,11 @@ static int launch(const struct plumb_linear *linear, void *stream)
 	const int steps = linear->pieces > WIDE_WARPS && enough > WIDE_SHORT ? 0 : enough;
 	const int64_t rows = WARPS / linear->pieces;
 
-	if (plumb_gemv_vector_wide(linear->x)) {
-		/* 2560 columns in one piece: 10 steps; 6144 in four: 6 */
-		if (is_staged(linear, 1, 2304, 2560))
-			return launch_staged<10, 4, 2, 14, 2, 2>(linear, stream);
-		if (is_staged(linear, 4, 5120, 6144))
-			return launch_staged<6, 5, 5, 8, 2, 6>(linear, stream);
-	}
+#define PLUMB_CASE(format, pieces, steps, ...)                                                                             \
+	if (is_staged(linear, format, pieces, steps))                                                                      \
+		return launch_staged<format, pieces, steps, __VA_ARGS__>(linear, stream);
+	STAGED_SHAPES(PLUMB_CASE)
+#undef PLUMB_CASE
 	switch (steps ? linear->part[0].w.format * 16 + steps : -1) {
 #define PLUMB_CASE(format, steps)                                                                                          \
 	case format * 16 + steps:                                                                                          \
