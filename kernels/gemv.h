@@ -110,21 +110,18 @@ template <int Format, int Steps> struct plumb_lane_row {
 	int left;             /* fp8 block: columns of the piece from the lane's first on */
 };
 
-/* fp8 block: lane l has the scale of block l of columns k0 <= k < k1, at most 32 blocks; k0 is where one begins. */
+/* fp8 block: of columns k0 <= k < k1, at most 16 steps, lane l has the scale of step l % 16, of the half that its own columns
+ * are in: lane and step then say nothing that the instruction would have to compute. k0 is where a block begins. */
 static __device__ __forceinline__ float plumb_block_fetch(const void *scale, int scale_format, int k0, int k1)
 {
-	const int lane = static_cast<int>(threadIdx.x) % 32;
-	return lane * PLUMB_FP8_BLOCK_SIZE < k1 - k0
-	               ? plumb_stored_scale(scale_format, scale, k0 / PLUMB_FP8_BLOCK_SIZE + lane)
-	               : 0.0f;
+	const int lane = static_cast<int>(threadIdx.x) % 32, k = k0 + (lane % 16 * 2 + lane / 16) * PLUMB_FP8_BLOCK_SIZE;
+	return k < k1 ? plumb_stored_scale(scale_format, scale, k / PLUMB_FP8_BLOCK_SIZE) : 0.0f;
 }
 
 /* The scale of the lane's columns of step s; the whole warp. */
 static __device__ __forceinline__ float plumb_block_scale(float block, int s)
 {
-	const int lane = static_cast<int>(threadIdx.x) % 32;
-	return __shfl_sync(PLUMB_FULL_WARP, block,
-		s * (PLUMB_ROW_LANES / PLUMB_FP8_BLOCK_SIZE) + lane / (PLUMB_FP8_BLOCK_SIZE / PLUMB_COLUMNS));
+	return __shfl_sync(PLUMB_FULL_WARP, block, s, 16);
 }
 
 /* Full: the piece has all its columns, so no load is conditional. */
@@ -161,7 +158,8 @@ static __device__ __forceinline__ void plumb_row_fetch(
 			r.group[s] = live ? group[s * (PLUMB_ROW_LANES / PLUMB_NVFP4_GROUP)] : static_cast<uint8_t>(0);
 	}
 	if (Format == PLUMB_FP8_BLOCK) {
-		static_assert(Steps * PLUMB_ROW_LANES <= 32 * PLUMB_FP8_BLOCK_SIZE, "a lane has the scale of one block");
+		static_assert(
+			Steps <= 16 && PLUMB_ROW_LANES == 2 * PLUMB_FP8_BLOCK_SIZE, "a lane has the scale of one block");
 		r.block = plumb_block_fetch(row.scale, row.scale_format, k0, k1);
 		r.left = Full ? Steps * PLUMB_ROW_LANES : left;
 	}

@@ -66,7 +66,7 @@ static __device__ __forceinline__ struct plumb_row plumb_row_of(const struct plu
 	if (Format == PLUMB_FP8_ROW)
 		row.factor = plumb_stored_scale(m.scale_format, m.scale, n);
 	if (Format == PLUMB_FP8_BLOCK) {
-		const int64_t across = (cols + PLUMB_FP8_BLOCK_SIZE - 1) / PLUMB_FP8_BLOCK_SIZE;
+		const unsigned across = static_cast<unsigned>(cols + PLUMB_FP8_BLOCK_SIZE - 1) / PLUMB_FP8_BLOCK_SIZE;
 		row.scale = static_cast<const unsigned char *>(m.scale) +
 		            n / PLUMB_FP8_BLOCK_SIZE * across * (m.scale_format == PLUMB_F32 ? 4 : 2);
 	}
