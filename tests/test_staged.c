@@ -3,6 +3,8 @@
  * bits are those of the kernel that takes anything, which a vector at an odd address gets, for every schedule; its race check
  * has nothing to say; and what copies cannot reach is left to the others. */
 #include <check.h>
+#include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -12,16 +14,34 @@
 #include "kernels/simt/simt.h"
 #include "tests/support/suite.h"
 
-enum { MOST_ROWS = 120, SEEDS = 3 };
+enum { MOST_ROWS = 132, SEEDS = 3 };
 
-/* Rows of three parts, columns, pieces: blocks of 56 rows with 10 steps, of 10 rows with 6; the second of each length has a
- * last step, or a last piece, that is cut off. */
+/* Rows of three parts, columns, pieces: blocks of 32 or 56 rows with 10 steps, of 10 rows with 6; the second of each length has
+ * a last step, or a last piece, that is cut off. */
 static const struct shape {
 	int64_t rows[3], cols;
 	int pieces;
 } shapes[] = {
 	{{57, 0, 0}, 2560, 1}, {{3, 52, 4}, 2432, 1}, {{1, 0, 0}, 2560, 1}, {{11, 0, 0}, 6144, 4}, {{1, 7, 12}, 5248, 4},
-	{{9, 0, 0}, 6016, 4}, {{5, 0, 0}, 2440, 1}, /* not whole copies */
+	{{9, 0, 0}, 6016, 4}, {{131, 0, 0}, 6144, 4}, /* the block of the last rows is another one */
+	{{5, 0, 0}, 2440, 1},                         /* not whole copies */
+};
+
+/* Formats and those of their scales; data and scales begin so many bytes behind a 16-byte boundary. */
+static const struct kind {
+	enum plumb_format format, scale_format;
+	size_t late_data, late_scale;
+} kinds[] = {
+	{PLUMB_NVFP4, PLUMB_F32, 0, 0},
+	{PLUMB_NVFP4, PLUMB_F32, 4, 0},
+	{PLUMB_NVFP4, PLUMB_F32, 0, 4},
+	{PLUMB_NVFP4, PLUMB_F32, 8, 8},
+	{PLUMB_FP8_ROW, PLUMB_F32, 0, 4},
+	{PLUMB_FP8_ROW, PLUMB_BF16, 0, 2},
+	{PLUMB_FP8_ROW, PLUMB_F32, 8, 0},
+	{PLUMB_FP8_BLOCK, PLUMB_F32, 0, 4},
+	{PLUMB_FP8_BLOCK, PLUMB_BF16, 0, 2},
+	{PLUMB_FP8_BLOCK, PLUMB_BF16, 8, 0},
 };
 
 static uint32_t state;
@@ -50,14 +70,35 @@ static struct piece take(size_t bytes)
 	return p;
 }
 
-/* Everything of a call, data and scales `late` bytes behind a 16-byte boundary. */
 struct call {
 	struct plumb_linear a;
 	struct piece data[3], scale[3], vector;
 	float *x, y[MOST_ROWS];
 };
 
-static void call_make(struct call *c, const struct shape *s, size_t late_data, size_t late_scale)
+/* Any codes but those of NaN, positive scales. */
+static void fill(
+	const struct plumb_matrix *m, unsigned char *data, size_t data_bytes, unsigned char *scale, size_t scale_bytes)
+{
+	const bool fp8 = m->format != PLUMB_NVFP4;
+	const size_t size = !fp8 ? 1 : m->scale_format == PLUMB_F32 ? sizeof(float) : sizeof(uint16_t);
+
+	for (size_t i = 0; i < data_bytes; i++)
+		data[i] = (unsigned char)(fp8 ? draw() % 0x7f + draw() % 2 * 0x80 : draw());
+	for (size_t i = 0; i < scale_bytes; i += size) {
+		const uint8_t e4m3 = (uint8_t)(draw() % 0x7f);
+		const uint16_t bf16 = (uint16_t)(0x3c00 + draw() % 0x200);
+		const float f32 = (float)(draw() % 4096 + 1) * 0x1p-14f;
+
+		memcpy(scale + i,
+			size == sizeof f32    ? (const void *)&f32
+			: size == sizeof bf16 ? (const void *)&bf16
+					      : &e4m3,
+			size);
+	}
+}
+
+static void call_make(struct call *c, const struct shape *s, const struct kind *kind)
 {
 	memset(c, 0, sizeof *c);
 	state = 77;
@@ -69,19 +110,19 @@ static void call_make(struct call *c, const struct shape *s, size_t late_data, s
 		c->x[k] = (float)((int)(draw() % 2001) - 1000) * 0x1.8p-9f;
 	c->a.x = c->x;
 	for (int p = 0; p < 3 && s->rows[p]; p++) {
-		const size_t data = (size_t)(s->rows[p] * s->cols / 2),
-			     scale = (size_t)(s->rows[p] * ((s->cols + 15) / 16));
+		const struct plumb_weight w = {
+			.format = kind->format, .scale_format = kind->scale_format, .rows = s->rows[p], .cols = s->cols};
+		const size_t data = plumb_weight_data_bytes(&w), scale = plumb_weight_scale_bytes(&w);
+		struct plumb_matrix *m = &c->a.part[p].w;
 
-		c->data[p] = take(data + late_data);
-		c->scale[p] = take(scale + late_scale);
-		for (size_t i = 0; i < data; i++)
-			c->data[p].at[late_data + i] = (unsigned char)draw();
-		for (size_t i = 0; i < scale; i++)
-			c->scale[p].at[late_scale + i] = (unsigned char)(draw() % 0x7f);
-		c->a.part[p].w = (struct plumb_matrix){.data = c->data[p].at + late_data,
-			.scale = c->scale[p].at + late_scale,
-			.global = 0x1.234568p-3f * (float)(p + 1),
-			.format = PLUMB_NVFP4};
+		m->format = (int)kind->format;
+		m->scale_format = (int)kind->scale_format;
+		m->global = 0x1.234568p-3f * (float)(p + 1);
+		c->data[p] = take(data + kind->late_data);
+		c->scale[p] = take(scale + kind->late_scale);
+		m->data = c->data[p].at + kind->late_data;
+		m->scale = c->scale[p].at + kind->late_scale;
+		fill(m, c->data[p].at + kind->late_data, data, c->scale[p].at + kind->late_scale, scale);
 		c->a.part[p].rows = s->rows[p];
 		c->a.part[p].y = c->y + c->a.rows;
 		c->a.rows += s->rows[p];
@@ -109,11 +150,11 @@ static void run(struct call *c, int (*launch)(const struct plumb_linear *, void 
 }
 
 /* What the kernel that takes anything makes of it. */
-static void run_any(const struct call *c, const struct shape *s, float *y)
+static void run_any(const struct call *c, const struct shape *s, const struct kind *kind, float *y)
 {
 	struct call any;
 
-	call_make(&any, s, 0, 0);
+	call_make(&any, s, kind);
 	memmove(any.x + 1, any.x, sizeof(float) * (size_t)s->cols);
 	any.a.x = any.x + 1;
 	any.a.bf16 = c->a.bf16;
@@ -124,20 +165,19 @@ static void run_any(const struct call *c, const struct shape *s, float *y)
 
 START_TEST(bits)
 {
-	static const size_t late[][2] = {{0, 0}, {4, 0}, {0, 4}, {8, 8}};
 	const struct shape *s = &shapes[_i];
 	float want[MOST_ROWS];
 
-	for (size_t l = 0; l < sizeof late / sizeof late[0]; l++) {
+	for (size_t l = 0; l < sizeof kinds / sizeof kinds[0]; l++) {
 		struct call c;
 
-		call_make(&c, s, late[l][0], late[l][1]);
+		call_make(&c, s, &kinds[l]);
 		c.a.bf16 = (int)(l & 1);
-		run_any(&c, s, want);
+		run_any(&c, s, &kinds[l], want);
 		for (uint64_t seed = 0; seed < SEEDS; seed++) {
 			run(&c, plumb_simt_linear, seed);
-			ck_assert_msg(memcmp(c.y, want, sizeof want) == 0, "shape %d, late by %zu, %zu: other bits", _i,
-				late[l][0], late[l][1]);
+			ck_assert_msg(memcmp(c.y, want, sizeof want) == 0, "shape %d, %s %zu: other bits", _i,
+				plumb_format_name(kinds[l].format), l);
 		}
 #ifdef PLUMB_RACE
 		run(&c, plumb_race_linear, 1);
@@ -148,11 +188,31 @@ START_TEST(bits)
 }
 END_TEST
 
+/* A row whose last block has 8 columns: 1 in each, and the block's scale is infinite. So is the sum, and no NaN: what the other
+ * lanes do not have of that block is not multiplied by its scale. */
+START_TEST(infinite_block)
+{
+	static const struct shape s = {{1, 0, 0}, 2440, 1};
+	static const struct kind block = {PLUMB_FP8_BLOCK, PLUMB_F32, 0, 0};
+	struct call c;
+
+	call_make(&c, &s, &block);
+	memset(c.data[0].at, 0x38, (size_t)s.cols);
+	for (int64_t k = 0; k < s.cols; k++)
+		c.x[k] = 1.0f;
+	((float *)(void *)c.scale[0].at)[s.cols / 128] = INFINITY;
+	run(&c, plumb_simt_linear, 0);
+	ck_assert_msg(c.y[0] == INFINITY, "%g", (double)c.y[0]);
+	call_free(&c);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("staged");
 	TCase *tests = suite_part(suite, "staged", 60);
 
 	tcase_add_loop_test(tests, bits, 0, (int)(sizeof shapes / sizeof shapes[0]));
+	tcase_add_test(tests, infinite_block);
 	return suite_run(suite);
 }
