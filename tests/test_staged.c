@@ -23,11 +23,12 @@ static const struct shape {
 	int pieces;
 } shapes[] = {
 	{{57, 0, 0}, 2560, 1}, {{3, 52, 4}, 2432, 1}, {{1, 0, 0}, 2560, 1}, {{11, 0, 0}, 6144, 4}, {{1, 7, 12}, 5248, 4},
-	{{9, 0, 0}, 6016, 4}, {{131, 0, 0}, 6144, 4}, /* the block of the last rows is another one */
-	{{5, 0, 0}, 2440, 1},                         /* not whole copies */
+	{{9, 0, 0}, 6016, 4}, {{2, 0, 0}, 4096, 4}, {{131, 0, 0}, 6144, 4}, /* the block of the last rows is another one */
+	{{5, 0, 0}, 2440, 1},                                               /* not whole copies */
 };
 
-/* Formats and those of their scales; data and scales begin so many bytes behind a 16-byte boundary. */
+/* Formats and those of their scales, of the second part always f32; data and scales begin so many bytes behind a 16-byte
+ * boundary. */
 static const struct kind {
 	enum plumb_format format, scale_format;
 	size_t late_data, late_scale;
@@ -37,10 +38,10 @@ static const struct kind {
 	{PLUMB_NVFP4, PLUMB_F32, 0, 4},
 	{PLUMB_NVFP4, PLUMB_F32, 8, 8},
 	{PLUMB_FP8_ROW, PLUMB_F32, 0, 4},
-	{PLUMB_FP8_ROW, PLUMB_BF16, 0, 2},
+	{PLUMB_FP8_ROW, PLUMB_BF16, 0, 4},
 	{PLUMB_FP8_ROW, PLUMB_F32, 8, 0},
 	{PLUMB_FP8_BLOCK, PLUMB_F32, 0, 4},
-	{PLUMB_FP8_BLOCK, PLUMB_BF16, 0, 2},
+	{PLUMB_FP8_BLOCK, PLUMB_BF16, 0, 4},
 	{PLUMB_FP8_BLOCK, PLUMB_BF16, 8, 0},
 };
 
@@ -110,13 +111,15 @@ static void call_make(struct call *c, const struct shape *s, const struct kind *
 		c->x[k] = (float)((int)(draw() % 2001) - 1000) * 0x1.8p-9f;
 	c->a.x = c->x;
 	for (int p = 0; p < 3 && s->rows[p]; p++) {
-		const struct plumb_weight w = {
-			.format = kind->format, .scale_format = kind->scale_format, .rows = s->rows[p], .cols = s->cols};
+		const struct plumb_weight w = {.format = kind->format,
+			.scale_format = p == 1 ? PLUMB_F32 : kind->scale_format,
+			.rows = s->rows[p],
+			.cols = s->cols};
 		const size_t data = plumb_weight_data_bytes(&w), scale = plumb_weight_scale_bytes(&w);
 		struct plumb_matrix *m = &c->a.part[p].w;
 
 		m->format = (int)kind->format;
-		m->scale_format = (int)kind->scale_format;
+		m->scale_format = (int)w.scale_format;
 		m->global = 0x1.234568p-3f * (float)(p + 1);
 		c->data[p] = take(data + kind->late_data);
 		c->scale[p] = take(scale + kind->late_scale);
