@@ -188,11 +188,12 @@ static __global__ void __launch_bounds__(32 * Warps, Blocks) linear_staged_kerne
 	add_pieces(a, partial, Rows, groups, block_row);
 }
 
+/* Of a call whose parts have one format, or cannot all be wide (is_mixed). */
 static bool is_wide(const struct plumb_linear *a)
 {
 	bool wide = plumb_gemv_vector_wide(a->x);
 	for (int p = 0; p < a->parts; p++)
-		wide = wide && a->part[p].w.format == a->part[0].w.format && plumb_gemv_rows_wide(&a->part[p].w, a->cols);
+		wide = wide && plumb_gemv_rows_wide(&a->part[p].w, a->cols);
 	return wide;
 }
 
@@ -215,7 +216,8 @@ template <int Format, int Steps> static int launch_wide(const struct plumb_linea
 }
 
 /* X(format, pieces, steps, rows, flight, warps, blocks): what linear_staged_kernel is built for, rows of 2560 columns in one
- * piece and of 6144 in four, as measured on an H200. A block leaves room for a second one there and fits a GB10. */
+ * piece and of 6144 in four; those of nvfp4 as measured on an H200. A block leaves room for a second one there and fits a
+ * GB10. */
 #define STAGED_SHAPES(X)                                                                                                   \
 	X(PLUMB_FP8_ROW, 1, 10, 4, 2, 8, 2)                                                                                \
 	X(PLUMB_FP8_ROW, 4, 6, 5, 5, 8, 2)                                                                                 \
