@@ -107,7 +107,7 @@ template <int Format, int Steps> struct plumb_lane_row {
 	uint8_t group[Steps]; /* nvfp4: its code */
 	float factor;         /* fp8 row, nvfp4 */
 	float block;          /* fp8 block: plumb_block_fetch */
-	int left;             /* fp8 block: columns of the piece from the lane's first on */
+	int left;             /* columns of the piece from the lane's first on */
 };
 
 /* fp8 block: of columns k0 <= k < k1, at most 16 steps, lane l has the scale of step l % 16, of the half that its own columns
@@ -136,6 +136,7 @@ static __device__ __forceinline__ void plumb_row_fetch(
 	const uint8_t *const group = static_cast<const uint8_t *>(row.scale) + first / PLUMB_NVFP4_GROUP;
 
 	r.factor = row.factor;
+	r.left = Full ? Steps * PLUMB_ROW_LANES : left;
 	PLUMB_UNROLL
 	for (int s = 0; s < Steps; s++) {
 		const unsigned char *const p = data + s * (PLUMB_ROW_LANES / PLUMB_COLUMNS) * plumb_columns_bytes(Format);
@@ -161,7 +162,6 @@ static __device__ __forceinline__ void plumb_row_fetch(
 		static_assert(
 			Steps <= 16 && PLUMB_ROW_LANES == 2 * PLUMB_FP8_BLOCK_SIZE, "a lane has the scale of one block");
 		r.block = plumb_block_fetch(row.scale, row.scale_format, k0, k1);
-		r.left = Full ? Steps * PLUMB_ROW_LANES : left;
 	}
 }
 
@@ -197,11 +197,10 @@ static __device__ __forceinline__ void plumb_row_decode(
 	float scale = r.factor;
 	if (Format == PLUMB_NVFP4)
 		scale = plumb_e4m3_value(r.group[s]) * r.factor;
-	if (Format == PLUMB_FP8_BLOCK) {
+	if (Format == PLUMB_FP8_BLOCK)
 		scale = plumb_block_scale(r.block, s);
-		if (s * PLUMB_ROW_LANES >= r.left) /* of a block that others have columns of: 0 times Inf would not be 0 */
-			scale = 0.0f;
-	}
+	if (s * PLUMB_ROW_LANES >= r.left)
+		scale = 0.0f; /* Inf times the code of a column that is not there would not be 0 */
 	plumb_codes_decode<Format>(r.code[s], scale, w);
 }
 

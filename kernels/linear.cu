@@ -219,9 +219,9 @@ template <int Format, int Steps> static int launch_wide(const struct plumb_linea
  * piece and of 6144 in four; those of nvfp4 as measured on an H200. A block leaves room for a second one there and fits a
  * GB10. */
 #define STAGED_SHAPES(X)                                                                                                   \
-	X(PLUMB_FP8_ROW, 1, 10, 4, 2, 8, 2)                                                                                \
+	X(PLUMB_FP8_ROW, 1, 10, 2, 2, 16, 2)                                                                               \
 	X(PLUMB_FP8_ROW, 4, 6, 5, 5, 8, 2)                                                                                 \
-	X(PLUMB_FP8_BLOCK, 1, 10, 4, 2, 8, 2)                                                                              \
+	X(PLUMB_FP8_BLOCK, 1, 10, 2, 2, 16, 2)                                                                             \
 	X(PLUMB_FP8_BLOCK, 4, 6, 5, 5, 8, 2)                                                                               \
 	X(PLUMB_NVFP4, 1, 10, 4, 2, 14, 2)                                                                                 \
 	X(PLUMB_NVFP4, 4, 6, 5, 5, 8, 2)

@@ -109,11 +109,12 @@ static __device__ __forceinline__ void plumb_staged_decode(
 	if constexpr (Format == PLUMB_NVFP4) {
 		const uint32_t code[1] = {live ? *PLUMB_AS(uint32_t, codes + 4 * lane) : 0u};
 		const uint8_t group = live ? groups[lane / 2] : static_cast<uint8_t>(0);
-		plumb_codes_decode<Format>(code, plumb_e4m3_value(group) * scale, w);
+		plumb_codes_decode<Format>(code, live ? plumb_e4m3_value(group) * scale : 0.0f, w);
 	} else {
 		const uint2 v = live ? *PLUMB_AS(uint2, codes + 8 * lane) : make_uint2(0, 0);
 		const uint32_t code[2] = {v.x, v.y};
-		plumb_codes_decode<Format>(code, Format == PLUMB_FP8_BLOCK ? plumb_block_scale(scale, s) : scale, w);
+		const float factor = Format == PLUMB_FP8_BLOCK ? plumb_block_scale(scale, s) : scale;
+		plumb_codes_decode<Format>(code, live ? factor : 0.0f, w); /* as plumb_row_decode */
 	}
 }
 

@@ -191,19 +191,28 @@ START_TEST(bits)
 }
 END_TEST
 
-/* A row whose last block has 8 columns: 1 in each, and the block's scale is infinite. So is the sum, and no NaN: what the other
- * lanes do not have of that block is not multiplied by its scale. */
-START_TEST(infinite_block)
+/* Rows of ones with an infinite scale are infinite, and not NaN: codes of columns that are not there are not multiplied by it.
+ * 2440 columns end within a step and a block, 2432 within a step that is staged; 6016 in a piece that is cut. */
+START_TEST(infinite_scale)
 {
-	static const struct shape s = {{1, 0, 0}, 2440, 1};
-	static const struct kind block = {PLUMB_FP8_BLOCK, PLUMB_F32, 0, 0};
+	static const struct shape cut[] = {{{1, 0, 0}, 2440, 1}, {{1, 0, 0}, 2432, 1}, {{1, 0, 0}, 6016, 4}};
+	static const struct kind scaled[] = {
+		{PLUMB_FP8_BLOCK, PLUMB_F32, 0, 0}, {PLUMB_FP8_ROW, PLUMB_F32, 0, 0}, {PLUMB_NVFP4, PLUMB_F32, 0, 0}};
+	const struct shape *s = &cut[_i / 3];
+	const struct kind *kind = &scaled[_i % 3];
+	const bool nvfp4 = kind->format == PLUMB_NVFP4;
 	struct call c;
 
-	call_make(&c, &s, &block);
-	memset(c.data[0].at, 0x38, (size_t)s.cols);
-	for (int64_t k = 0; k < s.cols; k++)
+	call_make(&c, s, kind);
+	memset(c.data[0].at, nvfp4 ? 0x22 : 0x38, (size_t)(nvfp4 ? s->cols / 2 : s->cols));
+	for (int64_t k = 0; k < s->cols; k++)
 		c.x[k] = 1.0f;
-	((float *)(void *)c.scale[0].at)[s.cols / 128] = INFINITY;
+	if (nvfp4) {
+		memset(c.scale[0].at, 0x38, (size_t)((s->cols + 15) / 16));
+		c.a.part[0].w.global = INFINITY;
+	} else {
+		((float *)(void *)c.scale[0].at)[kind->format == PLUMB_FP8_BLOCK ? (s->cols - 1) / 128 : 0] = INFINITY;
+	}
 	run(&c, plumb_simt_linear, 0);
 	ck_assert_msg(c.y[0] == INFINITY, "%g", (double)c.y[0]);
 	call_free(&c);
@@ -216,6 +225,6 @@ int main(void)
 	TCase *tests = suite_part(suite, "staged", 60);
 
 	tcase_add_loop_test(tests, bits, 0, (int)(sizeof shapes / sizeof shapes[0]));
-	tcase_add_test(tests, infinite_block);
+	tcase_add_loop_test(tests, infinite_scale, 0, 9);
 	return suite_run(suite);
 }
