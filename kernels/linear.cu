@@ -167,9 +167,7 @@ static __global__ void __launch_bounds__(32 * Warps, Blocks) linear_staged_kerne
 		float sum[Flight], scale[Flight];
 		PLUMB_UNROLL
 		for (int i = 0; i < Flight; i++)
-			scale[i] = Format != PLUMB_FP8_BLOCK ? __shfl_sync(PLUMB_FULL_WARP, mine.factor, r + i)
-			           : r == 0                  ? block[i]
-			                                     : block[Rows - Flight + i];
+			scale[i] = Format == PLUMB_FP8_BLOCK ? block[i] : __shfl_sync(PLUMB_FULL_WARP, mine.factor, r + i);
 		if (r == 0)
 			plumb_copy_wait<1>();
 		else
@@ -244,6 +242,7 @@ static int launch_staged(const struct plumb_linear *a, void *stream)
 	                      static_cast<size_t>(Warps * Rows * Steps * plumb_staged<Format>::STEP);
 
 	static_assert(Rows % Flight == 0 && Rows / Flight <= 2, "two groups of copies");
+	static_assert(Format != PLUMB_FP8_BLOCK || Rows == Flight, "block scales of one group");
 	static_assert(Warps % Pieces == 0 && Rows <= 32 && Steps <= PLUMB_GEMV_LONG, "pieces of a row, rows of a warp");
 	return PLUMB_LAUNCH_DEPENDENT((linear_staged_kernel<Format, Pieces, Steps, Rows, Flight, Warps, Blocks>),
 		static_cast<unsigned>((a->rows + rows - 1) / rows), 32 * Warps, shared, stream, *a);

@@ -387,9 +387,12 @@ END_TEST
 
 /* ---- refusals ---- */
 
-/* Every vector of every op, in every format that no kernel reads it in. */
+/* Every vector of every op, in every format that no kernel reads it in. A device with memory of its own copies before it
+ * refuses, so there are scales to copy. */
 START_TEST(vectors_refuse)
 {
+	static const float scales[1 << 14];
+	struct plumb_device *on = device[_i];
 	char want[256];
 	int told = 0;
 
@@ -402,16 +405,17 @@ START_TEST(vectors_refuse)
 				enum plumb_format before = o->weight->format;
 
 				o->weight->format = (enum plumb_format)f;
-				o->weight->scale = o->memory.data;
-				c->env.device = device[FIRST];
-				int status = plumb_device_set(device[FIRST])->op[op](&c->env, c->args);
+				o->weight->scale = scales;
+				ck_assert_uint_le(plumb_weight_scale_bytes(o->weight), sizeof scales);
+				c->env.device = on;
+				int status = plumb_device_set(on)->op[op](&c->env, c->args);
 				snprintf(want, sizeof want, "%s: %s is stored as %s, expected f32, f16 or bf16",
 					plumb_ops[op].name, o->info->name, plumb_format_name((enum plumb_format)f));
 				ck_assert_msg(status == PLUMB_BAD_INPUT, "%s: %d", want, status);
 				ck_assert_str_eq(c->error.text, want);
 				o->weight->format = before;
 				told++;
-				ck_assert_int_eq(plumb_device_forget(device[FIRST], &err), PLUMB_OK);
+				ck_assert_int_eq(plumb_device_forget(on, &err), PLUMB_OK);
 				trial_free(c);
 			}
 	ck_assert_int_eq(told, 4 * 13); /* 13 vectors in the table of ops */
@@ -424,9 +428,9 @@ START_TEST(matrices_refuse)
 	struct trial_options options = {.policy = -1, .format = PLUMB_FP8_BLOCK, .traces = -1};
 	struct trial *c = trial_new(PLUMB_LM_HEAD, 3, &options);
 	struct plumb_weight *w = trial_operand(c, "w")->weight, good = *w;
-	plumb_op_fn *fn = plumb_device_set(device[FIRST])->op[PLUMB_LM_HEAD];
+	plumb_op_fn *fn = plumb_device_set(device[_i])->op[PLUMB_LM_HEAD];
 
-	c->env.device = device[FIRST];
+	c->env.device = device[_i];
 	w->scale = NULL;
 	ck_assert_int_eq(fn(&c->env, c->args), PLUMB_BAD_INPUT);
 	ck_assert_str_eq(c->error.text, "lm_head: w is stored as fp8_block but has no scales");
@@ -442,8 +446,8 @@ START_TEST(matrices_refuse)
 	options.cfg = &cfg;
 	c = trial_new(PLUMB_MOE_DOWN, 3, &options);
 	w = trial_operand(c, "down")->weight;
-	fn = plumb_device_set(device[FIRST])->op[PLUMB_MOE_DOWN];
-	c->env.device = device[FIRST];
+	fn = plumb_device_set(device[_i])->op[PLUMB_MOE_DOWN];
+	c->env.device = device[_i];
 	good = w[1];
 	w[1].scale = NULL;
 	ck_assert_int_eq(fn(&c->env, c->args), PLUMB_BAD_INPUT);
@@ -453,7 +457,7 @@ START_TEST(matrices_refuse)
 	ck_assert_int_eq(fn(&c->env, c->args), PLUMB_BAD_INPUT);
 	ck_assert_msg(strstr(c->error.text, "matrix 1 of a bank has scales stored as") != NULL, "%s", c->error.text);
 	w[1] = good;
-	ck_assert_int_eq(plumb_device_forget(device[FIRST], &err), PLUMB_OK);
+	ck_assert_int_eq(plumb_device_forget(device[_i], &err), PLUMB_OK);
 	trial_free(c);
 }
 END_TEST
@@ -498,8 +502,8 @@ int main(void)
 	TCase *cases = suite_part(suite, "formats", 300);
 	tcase_add_loop_test(cases, coordinates, 0, 2 * PLUMB_FORMAT_COUNT);
 	tcase_add_loop_test(cases, coordinates_tell, 0, 2 * PLUMB_FORMAT_COUNT);
-	tcase_add_test(cases, vectors_refuse);
-	tcase_add_test(cases, matrices_refuse);
+	tcase_add_loop_test(cases, vectors_refuse, 0, DEVICES);
+	tcase_add_loop_test(cases, matrices_refuse, 0, DEVICES);
 	tcase_add_loop_test(cases, changes_arrive, 0, 2 * (PLUMB_FORMAT_COUNT - PLUMB_PLAIN_FORMATS));
 	int failed = suite_run_here(suite); /* the devices keep their stacks from case to case; CUDA survives no fork */
 	for (int i = 0; i < DEVICES; i++)
