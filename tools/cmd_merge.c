@@ -139,7 +139,6 @@ static int run(int argc, char **argv)
 		origin_begin(&c.origin, argc, argv, NULL);
 		origin_add(joined, &c.origin);
 		origin_end(&c.origin);
-		cJSON_DeleteItemFromObjectCaseSensitive(joined, "again"); /* of plumb check */
 		if (!on_stdout(c.json) && !on_stdout(c.junit) && !on_stdout(c.tap) && !on_stdout(c.html))
 			print(&m, joined);
 		if (c.json)

@@ -203,7 +203,6 @@ cJSON *faults_score(struct fault *const *fault, size_t count, const struct fault
 
 	cJSON_AddStringToObject(top, "format", "plumb faults score 1");
 	origin_add(top, options->origin);
-	cJSON_DeleteItemFromObjectCaseSensitive(top, "again"); /* of plumb check */
 	cJSON_AddStringToObject(top, "lane", options->lane);
 	cJSON_AddNumberToObject(top, "seed", (double)options->seed);
 	cJSON_AddNumberToObject(top, "cases", (double)options->cases);

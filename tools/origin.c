@@ -90,6 +90,9 @@ void origin_begin(struct origin *origin, int argc, char **argv, const char *date
 {
 	*origin = (struct origin){.date = date};
 	origin->command = words(argv[0], argc, argv, true);
+	/* no other command has words that these two take */
+	if (strcmp(argv[0], "check") != 0 && strcmp(argv[0], "bisect") != 0)
+		return;
 	origin->check = words("check", argc, argv, false);
 	if (has_suspects(argc, argv))
 		origin->bisect = words("bisect", argc, argv, false);
@@ -112,6 +115,8 @@ void origin_add(cJSON *report, const struct origin *origin)
 		cJSON_AddStringToObject(report, "command", origin->command);
 	if (origin->date)
 		cJSON_AddStringToObject(report, "date", origin->date);
+	if (!origin->check && !origin->bisect)
+		return;
 	cJSON *again = cJSON_AddObjectToObject(report, "again");
 	if (origin->check)
 		cJSON_AddStringToObject(again, "check", origin->check);

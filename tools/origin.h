@@ -9,8 +9,8 @@
 /* Each text may be NULL. Words are quoted for a shell where they need it. */
 struct origin {
 	char *command; /* as it was given: "plumb check tiny.h5 --checkpoint DIR --html out.html" */
-	char *check;   /* the same run for plumb check, and for plumb bisect, without reports, views and layers; bisect is
-	                * NULL where nothing runs that could be suspected */
+	char *check;   /* of plumb check and plumb bisect, else NULL: the same run for either, without reports, views and
+	                * layers; bisect is NULL where nothing runs that could be suspected */
 	char *bisect;
 	const char *date;
 };
