@@ -373,6 +373,75 @@ START_TEST(a_class_finds_its_fault)
 }
 END_TEST
 
+static int first_is_minus_one(const struct plumb_env *env, const void *args)
+{
+	int status = argmax_twin(env, args);
+	((const struct plumb_argmax *)args)->token[0] = -1;
+	return status;
+}
+
+/* Integers by index, value and expectation, whichever comparison finds them; beside a NaN no bound is told of. */
+START_TEST(differences_are_told_alike)
+{
+	struct trial_spec spec = parsed("argmax T=3 V=5 class=plain seed=4");
+	struct trial_result truth, wrong;
+	char text[TRIAL_TEXT];
+	struct trial *c = made(&spec, false);
+
+	ck_assert(trial_run(c, "oracle", plumb_ref_oracle.op[c->op], NULL, PLUMB_POISON_NAN, &truth, text));
+	ck_assert(trial_run(c, "wrong", first_is_minus_one, NULL, PLUMB_POISON_NAN, &wrong, text));
+	ck_assert(!trial_near(c, &truth, &wrong, "wrong", text));
+	ck_assert_msg(
+		strstr(text, "wrong: token[0] is -1, expected ") && strstr(text, "(1 of 3 values differ)"), "%s", text);
+	trial_result_free(&truth);
+	trial_result_free(&wrong);
+	trial_free(c);
+
+	spec = parsed("attn_gate class=plain seed=4");
+	c = made(&spec, false);
+	((float *)trial_data(c, "o"))[0] = NAN;
+	trial_seal(c);
+	ck_assert(trial_run(c, "oracle", plumb_ref_oracle.op[c->op], NULL, PLUMB_POISON_NAN, &truth, text));
+	for (int i = 0; i < c->operands; i++)
+		if (truth.bytes[i])
+			((float *)(void *)truth.bytes[i])[0] = 1.0f;
+	ck_assert(!trial_near(c, &truth, &truth, "wrong", text));
+	ck_assert_msg(strstr(text, " is 1, exact NaN (1 of ") && !strstr(text, "ratio"), "%s", text);
+	trial_result_free(&truth);
+	trial_free(c);
+}
+END_TEST
+
+/* Every kind of row in one case, and a line without a class is what it was before there was this one. */
+START_TEST(unranked_rows)
+{
+	struct trial_spec spec = parsed("argmax class=unranked seed=5000000");
+	struct trial *c = made(&spec, false);
+	int lowest = 0, mixed = 0, nan = 0, last = 0;
+
+	ck_assert_int_eq(c->T, 4);
+	for (int64_t t = 0; t < c->T; t++) {
+		const float *row = (const float *)trial_data(c, "logits") + t * c->cfg.vocab;
+		int64_t nans = 0, infs = 0, V = c->cfg.vocab;
+		for (int64_t i = 0; i < V; i++) {
+			nans += isnan(row[i]);
+			infs += row[i] == -INFINITY;
+		}
+		lowest += infs == V;
+		nan += nans == V;
+		mixed += nans > 0 && infs > 0 && nans + infs == V;
+		last += infs == V - 1 && isfinite(row[V - 1]);
+	}
+	ck_assert_msg(lowest == 1 && mixed == 1 && nan == 1 && last == 1, "%d %d %d %d", lowest, mixed, nan, last);
+	trial_free(c);
+	for (uint64_t seed = 0; seed < 200; seed++) {
+		spec = trial_spec_of(PLUMB_ARGMAX);
+		spec.seed = seed;
+		ck_assert_str_ne(trial_spec_class(&spec)->name, "unranked");
+	}
+}
+END_TEST
+
 /* What class heavy found when it still made Inf in f16: -Inf before a silu was NaN in the oracle, -0 in twin and kernels. */
 START_TEST(silu_of_minus_inf)
 {
@@ -461,6 +530,7 @@ START_TEST(ties_of_binary32_only)
 END_TEST
 
 #define PLANTED "--op hc_inject='" PLUMB_USER_DIR "/planted.so'"
+#define ARGMAX "--op argmax='" PLUMB_USER_DIR "/argmax.so'"
 #define ROUTER "--op moe_router='" PLUMB_USER_DIR "/router.so'"
 #define GATE "--op attn_gate='" PLUMB_USER_DIR "/gate.so'"
 
@@ -497,6 +567,29 @@ START_TEST(a_wrong_kernel_is_caught_and_replayed)
 	program_expect(&r, 0);
 	cJSON *json = report("wrong");
 	ck_assert_msg(cJSON_IsFalse(cJSON_GetObjectItem(json, "pass")), "the report says pass");
+	cJSON_Delete(json);
+}
+END_TEST
+
+/* Whatever the seed, a run has rows of -Inf alone; what failed says which value, what was expected and how to see it again. */
+START_TEST(a_start_value_is_caught_at_every_seed)
+{
+	struct program_result r;
+
+	program(&r, dir, "test " ARGMAX " --seed %d", _i);
+	program_expect(&r, 0);
+	ck_assert_int_eq(setenv("ARGMAX_FAULT", "start", 1), 0);
+	program(&r, dir, "test " ARGMAX " --seed %d --jobs 2", _i);
+	program_expect(&r, 1);
+	ck_assert_ptr_nonnull(strstr(r.out, "class=unranked"));
+	ck_assert_ptr_nonnull(strstr(r.out, "] is -1, expected "));
+	program(&r, dir, "test " ARGMAX " --case 'argmax class=unranked seed=%d' --json '%s/start'", _i, dir);
+	program_expect(&r, 1);
+	ck_assert_int_eq(unsetenv("ARGMAX_FAULT"), 0);
+	cJSON *json = report("start");
+	const cJSON *one = cJSON_GetArrayItem(cJSON_GetObjectItem(json, "cases"), 0);
+	ck_assert_ptr_null(cJSON_GetObjectItem(json, "again")); /* neither plumb check nor plumb bisect takes these words */
+	ck_assert_ptr_nonnull(strstr(cJSON_GetStringValue(cJSON_GetObjectItem(one, "replay")), "plumb test --case \""));
 	cJSON_Delete(json);
 }
 END_TEST
@@ -663,10 +756,13 @@ int main(void)
 	tcase_add_loop_test(all, bad_ids_in_both_arms, 0, 2);
 	tcase_add_loop_test(all, one_element_is_noticed, 0, PLUMB_OP_COUNT);
 	tcase_add_loop_test(all, a_class_finds_its_fault, 0, (int)(sizeof traps / sizeof traps[0]));
+	tcase_add_test(all, differences_are_told_alike);
+	tcase_add_test(all, unranked_rows);
 	tcase_add_test(all, silu_of_minus_inf);
 	tcase_add_test(all, a_part_replays_alike);
 	tcase_add_loop_test(all, ties_of_binary32_only, 0, 2);
 	tcase_add_test(all, a_wrong_kernel_is_caught_and_replayed);
+	tcase_add_loop_test(all, a_start_value_is_caught_at_every_seed, 3, 6);
 	tcase_add_test(all, the_wrong_operand_is_described);
 	tcase_add_loop_test(all, a_read_outside_is_named, 0, 4);
 	tcase_add_loop_test(all, a_kernel_is_contained, 0, 8);

@@ -7,7 +7,7 @@
 
 #include "core/compare.h"
 #include "tools/axes.h"
-#include "tools/trial.h"
+#include "tools/trial_private.h"
 
 void trial_arguments_before(const struct trial *c, void *args)
 {
@@ -21,6 +21,16 @@ void trial_arguments_before(const struct trial *c, void *args)
 	}
 }
 
+/* As text; the sign of a NaN is nobody's promise. */
+static const char *number(double v, char text[32])
+{
+	if (isfinite(v))
+		snprintf(text, 32, "%.9g", v);
+	else
+		snprintf(text, 32, "%s", isnan(v) ? "NaN" : v > 0.0 ? "Inf" : "-Inf");
+	return text;
+}
+
 /* The first gate that does not hold, with the element of the largest ratio. */
 static bool holds(const struct trial *c, const struct plumb_bound_result *r, const char *what, char text[TRIAL_TEXT])
 {
@@ -28,7 +38,7 @@ static bool holds(const struct trial *c, const struct plumb_bound_result *r, con
 		const struct plumb_bound_stat *s = &r->operand[i];
 		const struct plumb_call call = trial_call(c);
 		struct axes axes;
-		char line[256], where[128];
+		char line[256], where[128], is[32], exact[32];
 		/* one call has few tokens, and those often of few values: rms and bias are for the sum of many; and inputs
 		 * of a hostile class may leave an element without a finite bound (a softmax of scores of 2^40) */
 		bool bounded = s->unbounded == 0 || c->class;
@@ -36,9 +46,17 @@ static bool holds(const struct trial *c, const struct plumb_bound_result *r, con
 			continue;
 		plumb_bound_stat_passes(s, line, sizeof line);
 		axes_make(&call, c->operand[i].info, &axes);
+		axes_show(&axes, s->index, where, sizeof where);
+		if (s->apart) { /* nothing to measure */
+			snprintf(text, TRIAL_TEXT,
+				"%s: %s[%lld] (%s) is %s, exact %s (%lld of %lld values NaN or Inf on one side)", what,
+				c->operand[i].info->name, (long long)s->index, where, number(s->candidate, is),
+				number(s->ball.value, exact), (long long)s->apart, (long long)s->values);
+			return false;
+		}
 		snprintf(text, TRIAL_TEXT, "%s: %s[%lld] (%s) is %.9g, exact %.12g +- %.3g: %s", what,
-			c->operand[i].info->name, (long long)s->index, axes_show(&axes, s->index, where, sizeof where),
-			(double)s->candidate, s->ball.value, s->ball.error, line);
+			c->operand[i].info->name, (long long)s->index, where, (double)s->candidate, s->ball.value,
+			s->ball.error, line);
 		return false;
 	}
 	return true;
@@ -124,10 +142,8 @@ bool trial_near(struct trial *c, const struct trial_result *oracle, const struct
 		bool integer = o->info->kind == PLUMB_KIND_I32 || o->info->kind == PLUMB_KIND_I64;
 		if (!oracle->bytes[i] || !integer || c->op == PLUMB_MOE_ROUTER)
 			continue;
-		if (memcmp(oracle->bytes[i], result->bytes[i], o->memory.bytes) != 0) {
-			snprintf(text, TRIAL_TEXT, "%s: %s differs", what, o->info->name);
+		if (!trial_operand_same(o, result->bytes[i], oracle->bytes[i], what, text))
 			return false;
-		}
 	}
 	return trial_bounded(c, what, c->bounds, text) &&
 	       (c->op != PLUMB_MOE_ROUTER || router_near(c, oracle, result, what, text));

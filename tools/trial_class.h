@@ -24,8 +24,9 @@ struct trial_class {
 	float (*value)(struct trial *c, const struct trial_operand *o, int64_t i); /* element i; may be NULL */
 	bool any_format;               /* value goes into matrices with scales too, all scales 1 */
 	void (*fill)(struct trial *c); /* after value; may be NULL */
-	bool bits;      /* the derived bound ends here (binary64 neither overflows nor underflows where binary32 does): the
+	bool bits;  /* the derived bound ends here (binary64 neither overflows nor underflows where binary32 does): the
 	                   bits of the twin are all there is, of a shared object where it is NaN, Inf, or a number */
+	bool named; /* never drawn for a line without a class: added since, and such lines stay the cases that they were */
 	bool overflows; /* where that happens is the order's own: not for shared objects, unless exact */
 };
 
@@ -77,6 +78,7 @@ void trial_fill_powers_of_two(struct trial *c);
 
 void trial_fill_ties(struct trial *c);
 void trial_fill_bin(struct trial *c);
+void trial_fill_unranked(struct trial *c);
 void trial_fill_gates(struct trial *c);
 void trial_fill_decay(struct trial *c);
 void trial_fill_experts(struct trial *c);
@@ -87,6 +89,7 @@ void trial_fill_padding(struct trial *c);
 
 void trial_shape_bin(struct trial *c);
 void trial_shape_ties(struct trial *c);
+void trial_shape_unranked(struct trial *c);
 void trial_shape_bf16(struct trial *c);
 void trial_shape_scales(struct trial *c);
 void trial_shape_gates(struct trial *c);

@@ -230,6 +230,57 @@ void trial_fill_gates(struct trial *c)
 	}
 }
 
+/* ---- rows in which little or nothing has a rank ---- */
+
+enum { ALL_LOWEST, LOWEST_AND_NAN, ALL_NAN, LAST_IS_NUMBER, UNRANKED };
+
+/* Seeds of plumb test are millions, and rounds: four rounds have every kind, and one another in the next run. */
+static int64_t kind_of_row(const struct trial *c, int64_t t)
+{
+	return (int64_t)((c->seed + c->seed / 1000000 + (uint64_t)t) % UNRANKED);
+}
+
+/* Every kind of row in one case; of the router, whose tokens share their gate, one kind. */
+void trial_shape_unranked(struct trial *c)
+{
+	if (!c->with.T)
+		c->T = UNRANKED;
+	trial_shape_ties(c);
+	trial_shape_gates(c);
+}
+
+static float unranked(struct trial *c, int64_t kind, int64_t i, int64_t n)
+{
+	static const float numbers[] = {-0x1.FEp127f, -1.0f, -0.0f, 1.0f};
+
+	if (kind == LAST_IS_NUMBER && i == n - 1)
+		return numbers[trial_random_below(&c->random, COUNT(numbers))];
+	if (kind == LOWEST_AND_NAN) /* NaN first: index 0 is not the answer */
+		return i == 0 || (i < n - 1 && trial_random_below(&c->random, 2)) ? NAN : -INFINITY;
+	return kind == ALL_NAN ? NAN : -INFINITY;
+}
+
+void trial_fill_unranked(struct trial *c)
+{
+	if (c->op == PLUMB_MOE_ROUTER) {
+		struct trial_operand *x = trial_find(c, "x"), *gate = trial_find(c, "gate");
+		int64_t D = trial_columns(gate), n = trial_elements(gate) / D;
+		for (int64_t t = 0; t < c->T; t++)
+			trial_put(c, x, t * D, 1.0f);
+		/* e4m3 and e2m1 have no Inf */
+		for (int64_t i = 0; i < n && gate->weight[0].format < (enum plumb_format)PLUMB_PLAIN_FORMATS; i++)
+			trial_put(c, gate, i * D, unranked(c, kind_of_row(c, 0), i, n));
+		return;
+	}
+	struct trial_operand *o = scores(c);
+	for (int64_t t = 0; t < c->T; t++) {
+		/* of blocks, those that are complete */
+		int64_t n = c->op == PLUMB_ARGMAX ? o->dim[1] : (c->position + t + 1) / c->cfg.block_tokens;
+		for (int64_t i = 0; i < n; i++)
+			trial_put(c, o, t * o->dim[1] + i, unranked(c, kind_of_row(c, t), i, n));
+	}
+}
+
 void trial_fill_decay(struct trial *c)
 {
 	/* a + dt_bias and a_log: exp(-exp(a_log) * softplus(a + dt_bias)) is 1, 1 - ulp, near 1, near 0, subnormal, 0 */

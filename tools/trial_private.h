@@ -13,6 +13,10 @@ bool trial_memory_intact(const struct trial_memory *m); /* the zones */
 unsigned char *trial_memory_keep(const struct trial_memory *m);
 bool trial_memory_is(const struct trial_memory *m, const unsigned char *kept);
 
+/* The same bits, or NaN for NaN. False with text. a, b: as results hold them; b NULL: it is not there. */
+bool trial_operand_same(const struct trial_operand *o, const unsigned char *a, const unsigned char *b, const char *what,
+	char text[TRIAL_TEXT]);
+
 /* Whether the op writes the operand, and it is there. */
 bool trial_written(const struct trial_operand *o);
 

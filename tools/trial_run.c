@@ -242,7 +242,7 @@ static bool is_integer(const struct plumb_operand *o)
 	return o->kind == PLUMB_KIND_I32 || o->kind == PLUMB_KIND_I64;
 }
 
-static bool operand_same(const struct trial_operand *o, const unsigned char *a, const unsigned char *b, const char *what,
+bool trial_operand_same(const struct trial_operand *o, const unsigned char *a, const unsigned char *b, const char *what,
 	char text[TRIAL_TEXT])
 {
 	if (!b) {
@@ -261,7 +261,7 @@ int trial_differs(const struct trial *c, const struct trial_result *a, const str
 	char text[TRIAL_TEXT];
 	for (int i = 0; i < c->operands; i++)
 		if (a->bytes[i] && (!integers || is_integer(c->operand[i].info)) &&
-			!operand_same(&c->operand[i], a->bytes[i], b->bytes[i], "", text))
+			!trial_operand_same(&c->operand[i], a->bytes[i], b->bytes[i], "", text))
 			return i;
 	return -1;
 }
@@ -270,7 +270,7 @@ bool trial_same(struct trial *c, const struct trial_result *a, const struct tria
 	char text[TRIAL_TEXT])
 {
 	for (int i = 0; i < c->operands; i++)
-		if (a->bytes[i] && !operand_same(&c->operand[i], a->bytes[i], b->bytes[i], what, text))
+		if (a->bytes[i] && !trial_operand_same(&c->operand[i], a->bytes[i], b->bytes[i], what, text))
 			return false;
 	return true;
 }
@@ -304,7 +304,7 @@ bool trial_same_kinds(struct trial *c, const struct trial_result *a, const struc
 	for (int i = 0; i < c->operands; i++) {
 		const struct trial_operand *o = &c->operand[i];
 		bool integer = is_integer(o->info);
-		if (a->bytes[i] && !(integer ? operand_same(o, a->bytes[i], b->bytes[i], what, text)
+		if (a->bytes[i] && !(integer ? trial_operand_same(o, a->bytes[i], b->bytes[i], what, text)
 					     : kinds_same(o, a->bytes[i], b->bytes[i], what, text)))
 			return false;
 	}

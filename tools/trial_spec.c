@@ -416,7 +416,8 @@ const struct trial_class *trial_spec_class(const struct trial_spec *s)
 	int seen = 0;
 
 	for (int i = 0; !s->class && trial_class(i); i++)
-		if (trial_class_applies(trial_class(i), s->op) && trial_random_below(&r, ++seen) == 0)
+		if (!trial_class(i)->named && trial_class_applies(trial_class(i), s->op) &&
+			trial_random_below(&r, ++seen) == 0)
 			class = trial_class(i);
 	return class;
 }
