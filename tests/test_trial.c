@@ -327,6 +327,20 @@ static int select_all(const struct plumb_env *env, const void *args)
 	return qsa_select_twin(env, &a);
 }
 
+static int lowest_is_nan(const struct plumb_env *env, const void *args)
+{
+	struct plumb_qsa_select a = *(const struct plumb_qsa_select *)args;
+	int64_t n = a.T * (env->capacity / env->cfg->block_tokens);
+	float *score = malloc((size_t)n * sizeof *score);
+	ck_assert_ptr_nonnull(score);
+	for (int64_t i = 0; i < n; i++)
+		score[i] = a.score[i] == -INFINITY ? NAN : a.score[i];
+	a.score = score;
+	int status = qsa_select_twin(env, &a);
+	free(score);
+	return status;
+}
+
 static int last_of_equals(const struct plumb_env *env, const void *args)
 {
 	const struct plumb_argmax *a = args;
@@ -348,6 +362,7 @@ static const struct {
 	{PLUMB_QSA_SELECT, "padding", select_all},
 	{PLUMB_ARGMAX, "ties", last_of_equals},
 	{PLUMB_ARGMAX, "bin", last_of_equals},
+	{PLUMB_QSA_SELECT, "unranked", lowest_is_nan},
 };
 
 START_TEST(a_class_finds_its_fault)
