@@ -367,6 +367,8 @@ START_TEST(hostile_settings)
 	H5Fclose(file);
 	program(&r, folder, "golden verify %s --checksums", path);
 	program_expect_bad(&r, "format is 2", "expected 1");
+	program(&r, folder, "golden verify " TINY " --checksums"); /* made elsewhere */
+	program_expect_bad(&r, TINY, "nothing was checked");
 }
 END_TEST
 
