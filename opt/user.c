@@ -497,11 +497,15 @@ static int bind_unit(const struct user_unit *unit, struct plumb_plan *plan, cons
 			some_missing = some_missing || !plumb_op_runs(cfg, unit->op[j], l);
 		if (fits < 0 && some_missing)
 			continue;
-		if (fits < 0)
+		if (fits < 0) {
+			char where[32] = "after the layers";
+			if (l < cfg->layers)
+				snprintf(where, sizeof where, "in layer %d", l);
 			return plumb_fail(err, PLUMB_BAD_INPUT,
-				"%s: in layer %d the ops of '%s' do not always follow each other (%s stands apart), "
-				"expected neighbours",
-				unit->library->path, l, unit->kernel->ops, plumb_ops[stray].name);
+				"%s: %s the ops of '%s' do not always follow each other (%s stands apart), expected "
+			        "neighbours",
+				unit->library->path, where, unit->kernel->ops, plumb_ops[stray].name);
+		}
 		for (int j = 0; j < unit->ops && fits; j++)
 			plumb_plan_bind(plan, unit->op[j], l, l, (struct plumb_binding){&unit->seat_set, &unit->seat[j]});
 		bound += fits;
