@@ -21,12 +21,24 @@ static void choose_formats(struct trial *c)
 		c->with.formats[1] = 1 + (int)PICK(c, PLUMB_BF16, PLUMB_FP8_ROW, PLUMB_FP8_BLOCK, PLUMB_NVFP4);
 }
 
+/* A shared expert in another quantised format than the routed ones: few such pairs have an arm, and the others must not take it. */
+static void choose_pairs(struct trial *c)
+{
+	if (c->with.format >= 0 || (c->op != PLUMB_MOE_GATE_UP && c->op != PLUMB_MOE_DOWN) ||
+		trial_random_below(&c->random, 2))
+		return;
+	c->with.formats[0] = c->with.formats[2] =
+		1 + (int)PICK(c, PLUMB_FP8_ROW, PLUMB_FP8_BLOCK, PLUMB_NVFP4, PLUMB_NVFP4);
+	c->with.formats[1] = 1 + (int)PICK(c, PLUMB_FP8_ROW, PLUMB_FP8_ROW, PLUMB_FP8_BLOCK, PLUMB_NVFP4);
+}
+
 void trial_shape_wide(struct trial *c)
 {
 	struct plumb_config *f = &c->cfg;
 
 	c->with.aligned = true;
 	choose_formats(c);
+	choose_pairs(c);
 	if (!c->with.scales)
 		c->with.scales = 1 + (int)PICK(c, TRIAL_SCALES_MANY, TRIAL_SCALES_ALTERNATING);
 	f->hidden = PICK(c, 8, 16, 24, 64, 120, 256, 264, 512, 520, 768, 776, 1024, 1544, 2560);
