@@ -503,7 +503,7 @@ static int bind_unit(const struct user_unit *unit, struct plumb_plan *plan, cons
 				snprintf(where, sizeof where, "in layer %d", l);
 			return plumb_fail(err, PLUMB_BAD_INPUT,
 				"%s: %s the ops of '%s' do not always follow each other (%s stands apart), expected "
-			        "neighbours",
+				"neighbours",
 				unit->library->path, where, unit->kernel->ops, plumb_ops[stray].name);
 		}
 		for (int j = 0; j < unit->ops && fits; j++)

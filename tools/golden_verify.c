@@ -371,7 +371,7 @@ static int finish_sums(struct verifying *v, struct plumb_error *err)
 	if (v->c->checksums && v->summed == 0 && v->c->shard.of <= 1)
 		return plumb_fail(err, PLUMB_BAD_INPUT,
 			"%s: none of its %lld datasets has a checksum, so nothing was checked; files that 'plumb golden' "
-		        "makes "
+			"makes "
 			"have them",
 			v->path, (long long)v->unsummed);
 	if (!v->c->json || strcmp(v->c->json, "-") != 0)
