@@ -399,6 +399,22 @@ START_TEST(same_case_twice)
 }
 END_TEST
 
+/* The call that is meant, though one before it is wrong. */
+START_TEST(call_that_is_meant)
+{
+	struct result r;
+
+	plumb(&r, "hc_inject@2=factor",
+		"bisect " TINY " " CHECKPOINT "--op hc_inject=" PLANTED " --call hc_inject@3:57 --case case.h5 -q");
+	expect(&r, 0);
+	done(&r);
+	plumb(&r, "", "replay case.h5 --op hc_inject=" PLANTED);
+	expect(&r, 0);
+	ck_assert_msg(strstr(r.out, "position 57, 1 row") != NULL, "%s", r.out);
+	done(&r);
+}
+END_TEST
+
 START_TEST(refusals)
 {
 	static const char *const refused[][2] = {
@@ -415,7 +431,20 @@ START_TEST(refusals)
 		{"bisect " TINY " " CHECKPOINT "--op all=" PLANTED " --call nothing --case c.h5", "no op"},
 		{"bisect " TINY " " CHECKPOINT "--op all=" PLANTED " --call hc_inject", "needs --case"},
 		{"bisect " TINY " " CHECKPOINT "--op all=" PLANTED " --call gdn_conv --case c.h5",
+			"--call gdn_conv: no suspect makes that call, expected an op"},
+		{"bisect " TINY " " CHECKPOINT "--op hc_inject@2=" PLANTED " --call hc_inject@2:999999 --case c.h5 -q",
+			"--call hc_inject@2:999999: no suspect makes that call, expected position 0 or 56..63\n"},
+		{"bisect " TINY " " CHECKPOINT "--op hc_inject=" PLANTED
+		 " --call hc_inject:33 --rows 16 --case c.h5 --steps 0",
+			"expected position 0..48 in steps of 16 (--rows)\n"},
+		{"bisect " TINY " " CHECKPOINT "--op hc_inject@1-2=" PLANTED " --call hc_inject@3 --case c.h5",
+			"no suspect makes that call, expected hc_inject in layer 1, 2"},
+		{"bisect " TINY " " CHECKPOINT "--op hc_inject=" PLANTED " --call hc_inject@4294967298 --case c.h5",
 			"no suspect makes that call"},
+		{"bisect " TINY " " CHECKPOINT "--op hc_inject=" PLANTED " --call hc_inject@-1 --case c.h5",
+			"expected NAME[@LAYER][:POSITION]"},
+		{"bisect " TINY " " CHECKPOINT "--op all='" PLUMB_USER_DIR "/fused.so' --call hc_norm_down --case c.h5",
+			"part of a fused entry"},
 		{"bisect nothing.h5 " CHECKPOINT "--op all=" PLANTED, "nothing.h5"},
 		{"bisect --tokens 1,999 " CHECKPOINT "--op all=" PLANTED, "999"},
 		{"replay", "no case"},
@@ -462,6 +491,7 @@ int main(void)
 	tcase_add_test(tc, fused);
 	tcase_add_test(tc, opt);
 	tcase_add_test(tc, same_case_twice);
+	tcase_add_test(tc, call_that_is_meant);
 	tcase_add_test(tc, refusals);
 	return suite_run(suite);
 }

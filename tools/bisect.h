@@ -75,7 +75,7 @@ struct bisect_options {
 	 * former attempt. -1: none. */
 	int64_t stop;
 	bool stop_exact; /* that case demands bits, whatever the rest does */
-	/* Write the case of the first call of a suspect that is meant, and stop: layer and position -1 for any. */
+	/* Write the case of the first call of a suspect that is meant, and stop; no call is judged. Layer and position -1: any. */
 	bool wanted;
 	enum plumb_op wanted_op;
 	int wanted_layer;

@@ -450,7 +450,7 @@ static int local_after(void *self, const struct plumb_call *call)
 		return status;
 	if (launching(w, call))
 		return stop_here(w, h);
-	status = judge_unit(w);
+	status = w->b->options->wanted ? PLUMB_OK : judge_unit(w);
 	landed(w);
 	w->count = 0;
 	return status;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* plumb bisect: from "it diverges" to the op, the element and a case that replays. */
+#include <limits.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -113,7 +114,7 @@ static int check_lengths(const struct bisect_command *c, const struct session *s
 	return PLUMB_OK;
 }
 
-/* Where *text begins with the mark, the number behind it; false: none is there. */
+/* Where *text begins with the mark, the number behind it; false: none is there. One that is too large is the largest. */
 static bool number_behind(char mark, const char **text, long long *out)
 {
 	const char *number = *text + 1;
@@ -123,12 +124,11 @@ static bool number_behind(char mark, const char **text, long long *out)
 		return true;
 	*out = strtoll(number, &end, 10);
 	*text = end;
-	return end > number;
+	return *number >= '0' && *number <= '9';
 }
 
 /* --call NAME[@LAYER][:POSITION]: a call whose case is written, right or wrong. */
-static int parse_call(
-	const struct bisect_command *c, const struct session *s, struct bisect_options *o, struct plumb_error *err)
+static int parse_call(const struct bisect_command *c, struct bisect_options *o, struct plumb_error *err)
 {
 	char name[64], meant[TEXT_NEAREST];
 	size_t length = strcspn(c->call, "@:");
@@ -144,12 +144,66 @@ static int parse_call(
 	if (!number_behind('@', &rest, &layer) || !number_behind(':', &rest, &position) || *rest != '\0')
 		return plumb_fail(err, PLUMB_BAD_INPUT, "--call is '%.80s', expected NAME[@LAYER][:POSITION]", c->call);
 	o->wanted = true;
-	o->wanted_layer = (int)layer;
+	o->wanted_layer = layer > INT_MAX ? INT_MAX : (int)layer;
 	o->wanted_position = position;
 	if (!c->case_path)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "--call needs --case FILE.h5");
-	(void)s;
 	return PLUMB_OK;
+}
+
+/* Whether a pass over the tokens begins there: passes of `rows` tokens over the prompt, then one for each decoded token. */
+static bool is_call_position(const struct bisect_options *o, int64_t position)
+{
+	if (position < o->tokens)
+		return position >= o->from && (position - o->from) % o->decoder.max_rows == 0;
+	return position < o->tokens + o->steps;
+}
+
+/* Before anything runs: a call of --call that no suspect makes, and those that there are. */
+static int check_call(const struct bisect_command *c, const struct bisect *b, struct plumb_error *err)
+{
+	const struct bisect_options *o = b->options;
+	const char *name = plumb_ops[o->wanted_op].name;
+	char prompt[96], decoded[64] = "", layers[200] = "";
+	int64_t rows = o->decoder.max_rows, last = o->from + (o->tokens - 1 - o->from) / rows * rows;
+	size_t n = 0;
+	bool anywhere = false, here = false, fused = false;
+
+	for (int l = 0; l <= o->model->cfg.layers; l++) {
+		const int choice = bisect_choice_of(b, l, o->wanted_op);
+		if (choice < 0)
+			continue;
+		if (b->choice[choice].ops > 1) {
+			fused = true;
+			continue;
+		}
+		if (n < sizeof layers)
+			n += (size_t)snprintf(layers + n, sizeof layers - n, anywhere ? ", %d" : "%d", l);
+		anywhere = true;
+		here = here || o->wanted_layer < 0 || o->wanted_layer == l;
+	}
+	if (!anywhere && fused)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "--call %.80s: %s runs as part of a fused entry, which has no case",
+			c->call, name);
+	if (!anywhere)
+		return plumb_fail(err, PLUMB_BAD_INPUT,
+			"--call %.80s: no suspect makes that call, expected an op that --op or --set puts in place",
+			c->call);
+	if (!here)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "--call %.80s: no suspect makes that call, expected %s in layer %s",
+			c->call, name, layers);
+	if (o->wanted_position < 0 || is_call_position(o, o->wanted_position))
+		return PLUMB_OK;
+	if (last == o->from)
+		snprintf(prompt, sizeof prompt, "%lld", (long long)o->from);
+	else
+		snprintf(prompt, sizeof prompt, "%lld..%lld in steps of %lld (--rows)", (long long)o->from, (long long)last,
+			(long long)rows);
+	if (o->steps)
+		snprintf(decoded, sizeof decoded, " or %lld..%lld", (long long)o->tokens,
+			(long long)(o->tokens + o->steps - 1));
+	return plumb_fail(err, PLUMB_BAD_INPUT, "--call %.80s: no suspect makes that call, expected position %s%s", c->call,
+		prompt, decoded);
 }
 
 /* ---- the stages ---- */
@@ -425,7 +479,7 @@ static int work(void *self, struct plumb_user_mark *mark)
 	if (status == PLUMB_OK)
 		status = check_lengths(c, &session, o.tokens, &err);
 	if (status == PLUMB_OK && c->call)
-		status = parse_call(c, &session, &o, &err);
+		status = parse_call(c, &o, &err);
 	if (status == PLUMB_OK) {
 		settle_reference(&session, o.truth);
 		o.model = session.model;
@@ -472,6 +526,8 @@ static int work(void *self, struct plumb_user_mark *mark)
 	if (status == PLUMB_OK)
 		status = bisect_begin(&b, &o, &err);
 	b.from = &c->origin;
+	if (status == PLUMB_OK && o.wanted)
+		status = check_call(c, &b, &err);
 	if (status == PLUMB_OK && again) {
 		status = run_after_crash(c, &b, &err);
 		status = status == PLUMB_OK ? (b.case_written ? PLUMB_OK : PLUMB_MISMATCH) : status;
