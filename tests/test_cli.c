@@ -518,6 +518,23 @@ START_TEST(report_paths)
 	program_expect_line(&r, "--json and --junit", "");
 	program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " --json ''");
 	program_expect_line(&r, "--json", "empty");
+	static const char *const one_file[][2] = {
+		{"run --checkpoint " CHECKPOINT " --tokens 1 --steps 2 --digests x.json --json x.json",
+			"--digests and --json"},
+		{"run --checkpoint " CHECKPOINT " --tokens 1 --steps 2 --digests ./x.json --json x.json",
+			"--digests and --json"},
+		{"check " TINY " --checkpoint " CHECKPOINT " --html - --tap -", "--tap and --html"},
+		{"bisect " TINY " --checkpoint " CHECKPOINT " --set opt --json x.h5 --case x.h5", "--json and --case"},
+		{"golden verify " TINY " --checkpoint " CHECKPOINT " --json x.h5 --keep x.h5", "--json and --keep"},
+		{"test argmax --json x --html x", "--json and --html"},
+		{"bench --json x --html x", "--json and --html"},
+		{"faults --json x --html x", "--json and --html"},
+		{"merge x.json --tap x --junit x", "--junit and --tap"},
+	};
+	for (size_t i = 0; i < sizeof one_file / sizeof one_file[0]; i++) {
+		program(&r, dir, "%s", one_file[i][0]);
+		program_expect_bad(&r, one_file[i][1], "expected two files");
+	}
 	/* what is no regular file is written to and stays what it is */
 	ck_assert_int_eq(symlink("/dev/null", scratch_path(path, dir, "null")), 0);
 	program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " --view local --quiet --json '%s'", path);

@@ -87,6 +87,7 @@ static int check_fuse(const struct bench_options *o, struct plumb_error *err)
 
 static int read_words(const struct words *w, struct bench_options *o, struct plumb_error *err)
 {
+	const struct output_path out[] = {{"--json", o->json}, {"--html", o->html}};
 	struct set_options *s = &o->set;
 	int status;
 
@@ -115,11 +116,7 @@ static int read_words(const struct words *w, struct bench_options *o, struct plu
 	if (status == PLUMB_OK)
 		bench_share(o);
 	if (status == PLUMB_OK)
-		status = output_refuse("--json", o->json, o->compare ? o->compare : "", s->checkpoint, err);
-	if (status == PLUMB_OK)
-		status = output_refuse("--html", o->html, o->compare ? o->compare : "", s->checkpoint, err);
-	if (status == PLUMB_OK)
-		status = output_differ("--json", o->json, "--html", o->html, err);
+		status = output_paths(out, 2, o->compare ? o->compare : "", s->checkpoint, err);
 	if (status == PLUMB_OK)
 		status = options_policy(s, &o->decoder.policy, err);
 	if (status == PLUMB_OK)

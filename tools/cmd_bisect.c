@@ -641,16 +641,9 @@ static int run(int argc, char **argv)
 	if (status == PLUMB_OK && !c.golden && !c.tokens)
 		status = plumb_fail(&err, PLUMB_BAD_INPUT, "a golden file, or --tokens, is needed; usage: plumb bisect %s",
 			command_bisect.usage);
+	const struct output_path out[] = {{"--json", c.json}, {"--html", c.html}, {"--case", c.case_path}};
 	if (status == PLUMB_OK)
-		status = output_refuse("--json", c.json, c.golden ? c.golden : "", c.set.checkpoint, &err);
-	if (status == PLUMB_OK)
-		status = output_refuse("--html", c.html, c.golden ? c.golden : "", c.set.checkpoint, &err);
-	if (status == PLUMB_OK)
-		status = output_differ("--json", c.json, "--html", c.html, &err);
-	if (status == PLUMB_OK)
-		status = output_differ("--case", c.case_path, "--html", c.html, &err);
-	if (status == PLUMB_OK)
-		status = output_refuse("--case", c.case_path, c.golden ? c.golden : "", c.set.checkpoint, &err);
+		status = output_paths(out, 3, c.golden ? c.golden : "", c.set.checkpoint, &err);
 	keep_command(&c, argc, argv);
 	origin_begin(&c.origin, argc, argv, c.date);
 	c.mark = mmap(NULL, sizeof *c.mark, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -41,26 +41,10 @@ static bool on_stdout(const char *path)
 /* Where the reports go, before anything runs. */
 static int report_paths(const struct check_command *c, const char *golden, struct plumb_error *err)
 {
-	int status = output_refuse("--json", c->json, golden, c->set.checkpoint, err);
-	if (status == PLUMB_OK)
-		status = output_refuse("--junit", c->junit, golden, c->set.checkpoint, err);
-	if (status == PLUMB_OK)
-		status = output_refuse("--tap", c->tap, golden, c->set.checkpoint, err);
-	if (status == PLUMB_OK)
-		status = output_refuse("--html", c->html, golden, c->set.checkpoint, err);
-	if (status == PLUMB_OK)
-		status = output_differ("--json", c->json, "--junit", c->junit, err);
-	if (status == PLUMB_OK)
-		status = output_differ("--json", c->json, "--html", c->html, err);
-	if (status == PLUMB_OK)
-		status = output_differ("--junit", c->junit, "--html", c->html, err);
-	if (status == PLUMB_OK)
-		status = output_differ("--json", c->json, "--tap", c->tap, err);
-	if (status == PLUMB_OK)
-		status = output_differ("--junit", c->junit, "--tap", c->tap, err);
-	if (status == PLUMB_OK)
-		status = output_differ("--html", c->html, "--tap", c->tap, err);
-	return status;
+	const struct output_path out[] = {
+		{"--json", c->json}, {"--junit", c->junit}, {"--tap", c->tap}, {"--html", c->html}};
+
+	return output_paths(out, 4, golden, c->set.checkpoint, err);
 }
 
 /* Every report that is asked for. */

@@ -532,6 +532,7 @@ out:
 /* What can be wrong with the options alone. */
 static int check_options(struct faults_command *c, struct plumb_error *err)
 {
+	const struct output_path out[] = {{"--json", c->json}, {"--html", c->html}};
 	int status = shard_parse(c->shard, &c->score.part, err);
 
 	if (status == PLUMB_OK && c->lane && strcmp(c->lane, "simt") != 0 && strcmp(c->lane, "cuda") != 0)
@@ -544,11 +545,7 @@ static int check_options(struct faults_command *c, struct plumb_error *err)
 	if (status == PLUMB_OK && c->resume && (!c->json || strcmp(c->json, "-") == 0))
 		status = plumb_fail(err, PLUMB_BAD_INPUT, "--resume needs --json FILE, which holds what was judged before");
 	if (status == PLUMB_OK)
-		status = output_refuse("--json", c->json, c->source, NULL, err);
-	if (status == PLUMB_OK)
-		status = output_refuse("--html", c->html, c->source, NULL, err);
-	if (status == PLUMB_OK)
-		status = output_differ("--json", c->json, "--html", c->html, err);
+		status = output_paths(out, 2, c->source, NULL, err);
 	c->score.seed = c->seed;
 	c->score.cases = c->cases;
 	c->score.least = c->least;

@@ -87,19 +87,12 @@ static int write_json(const char *path, const cJSON *joined, struct plumb_error 
 /* Before the work: reports must not go over the results or over one another. */
 static int report_paths(const struct merge_command *c, const char *const *path, int paths, struct plumb_error *err)
 {
-	const struct {
-		const char *option, *path;
-	} out[] = {{"--json", c->json}, {"--junit", c->junit}, {"--tap", c->tap}, {"--html", c->html}};
+	const struct output_path out[] = {
+		{"--json", c->json}, {"--junit", c->junit}, {"--tap", c->tap}, {"--html", c->html}};
 	int status = PLUMB_OK;
 
-	for (int o = 0; o < 4; o++) {
-		for (int i = 0; i < paths && status == PLUMB_OK; i++)
-			status = output_refuse(out[o].option, out[o].path, path[i], NULL, err);
-		for (int i = 0; i < o && status == PLUMB_OK && out[o].path; i++)
-			if (out[i].path && strcmp(out[i].path, out[o].path) == 0)
-				status = plumb_fail(err, PLUMB_BAD_INPUT, "%s and %s both name %s, expected two files",
-					out[i].option, out[o].option, out[o].path);
-	}
+	for (int i = 0; i < paths && status == PLUMB_OK; i++)
+		status = output_paths(out, 4, path[i], NULL, err);
 	return status;
 }
 

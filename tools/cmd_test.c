@@ -479,10 +479,8 @@ static int check_options(struct test_command *c, struct plumb_error *err)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "--fail-fast and --keep-going: expected one of them");
 	if (c->jobs == 0) /* a GPU is shared by cases best one after the other */
 		c->jobs = cuda || cores < 1 ? 1 : cores < TRIAL_JOBS ? cores : TRIAL_JOBS;
-	int status = output_refuse("--json", c->json, NULL, NULL, err);
-	if (status == PLUMB_OK)
-		status = output_refuse("--html", c->html, NULL, NULL, err);
-	return status == PLUMB_OK ? output_differ("--json", c->json, "--html", c->html, err) : status;
+	const struct output_path out[] = {{"--json", c->json}, {"--html", c->html}};
+	return output_paths(out, 2, NULL, NULL, err);
 }
 
 static int run(int argc, char **argv)

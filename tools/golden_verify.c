@@ -449,10 +449,9 @@ static int verify(const struct verify_command *c, const char *path, struct plumb
 {
 	struct verifying v = {.c = c, .path = path};
 	double start = progress_now();
-	int status = output_refuse("--json", c->json, path, c->set.checkpoint, err);
+	const struct output_path out[] = {{"--json", c->json}, {"--keep", c->keep}};
+	int status = output_paths(out, 2, path, c->set.checkpoint, err);
 
-	if (status == PLUMB_OK)
-		status = output_refuse("--keep", c->keep, path, c->set.checkpoint, err);
 	if (status == PLUMB_OK)
 		status = plumb_golden_open(path, &v.golden, err);
 	if (status == PLUMB_OK)

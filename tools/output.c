@@ -136,18 +136,33 @@ int output_refuse(const char *option, const char *path, const char *input, const
 	return PLUMB_OK;
 }
 
-int output_differ(
-	const char *option, const char *path, const char *other_option, const char *other, struct plumb_error *err)
+/* Whether two paths lead to one file, be it there already or not. */
+static bool is_same_file(const char *path, const char *other)
 {
+	char a[PATH_MAX], b[PATH_MAX];
 	struct stat x, y;
 
-	if (!path || !other)
-		return PLUMB_OK;
-	bool same = strcmp(path, other) == 0 || (stat(path, &x) == 0 && stat(other, &y) == 0 && x.st_dev == y.st_dev &&
-							x.st_ino == y.st_ino && S_ISREG(x.st_mode));
-	return same ? plumb_fail(err, PLUMB_BAD_INPUT, "%s and %s both name %s, expected two files", option, other_option,
-			      path)
-	            : PLUMB_OK;
+	if (strcmp(path, other) == 0)
+		return true;
+	if (stat(path, &x) == 0 && stat(other, &y) == 0)
+		return x.st_dev == y.st_dev && x.st_ino == y.st_ino && S_ISREG(x.st_mode);
+	const char *name = strrchr(path, '/'), *other_name = strrchr(other, '/');
+	return strcmp(name ? name + 1 : path, other_name ? other_name + 1 : other) == 0 && folder_of(path, a) &&
+	       folder_of(other, b) && strcmp(a, b) == 0;
+}
+
+int output_paths(const struct output_path *out, int outs, const char *input, const char *folder, struct plumb_error *err)
+{
+	int status = PLUMB_OK;
+
+	for (int i = 0; i < outs && status == PLUMB_OK; i++) {
+		status = output_refuse(out[i].option, out[i].path, input, folder, err);
+		for (int j = 0; j < i && out[i].path && status == PLUMB_OK; j++)
+			if (out[j].path && is_same_file(out[j].path, out[i].path))
+				status = plumb_fail(err, PLUMB_BAD_INPUT, "%s and %s both name %s, expected two files",
+					out[j].option, out[i].option, out[j].path);
+	}
+	return status;
 }
 
 void output_begin(void)

@@ -17,9 +17,11 @@ int output_file(const char *path, const char *text, size_t size, struct plumb_er
  * option: its name, for the message. path NULL: not asked for. folder may be NULL. */
 int output_refuse(const char *option, const char *path, const char *input, const char *folder, struct plumb_error *err);
 
-/* Refuse one file for two reports; standard output is one too. Paths may be NULL. */
-int output_differ(
-	const char *option, const char *path, const char *other_option, const char *other, struct plumb_error *err);
+/* The same for all that a command writes, and no two of them may be one file; standard output is one too. */
+struct output_path {
+	const char *option, *path;
+};
+int output_paths(const struct output_path *out, int outs, const char *input, const char *folder, struct plumb_error *err);
 
 /* First and last thing of the program. end: the exit status, or PLUMB_BAD_INPUT when standard output could not be written. */
 void output_begin(void);
