@@ -233,6 +233,7 @@ static const struct {
 	{"bench --device simt --synthetic tiny --context 5000 --quick", "5000", "max_position_embeddings"},
 	{"bench --device simt --synthetic none", "none", "tiny"},
 	{"bench --repeat 100001", "--repeat", "100001"},
+	{"bench --repeat 0", "--repeat is 0", "expected 1..100000"},
 	{"bench --compare " PLUMB_GOLDEN_DIR "/tolerances.json --json " PLUMB_GOLDEN_DIR "/tolerances.json", "--json",
 		"tolerances.json"},
 };

@@ -311,13 +311,16 @@ START_TEST(run_command)
 		{"--tokens 99999999999", "--tokens"},
 		{"", "--tokens"},
 		{"--tokens 1 --capacity 100000", "capacity"},
-		{"--tokens 1,2,3 --capacity 1 --steps 80", "capacity"},
+		{"--tokens 1,2,3 --capacity 7 --steps 6", "--capacity is 7, expected at least 8 positions"},
+		{"--tokens 1,2,3 --capacity 0 --steps 0", "--capacity is 0, expected at least 3 positions"},
 		{"--tokens 1 --steps x", "--steps"},
 	};
 	for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
 		program(&r, dir, "run --checkpoint " CHECKPOINT " %s", wrong[i][0]);
 		program_expect_line(&r, wrong[i][1], "");
 	}
+	program(&r, dir, "run --checkpoint " CHECKPOINT " --tokens 1,2,3 --capacity 8 --steps 6");
+	program_expect(&r, 0);
 	program(&r, dir, "run --tokens 1");
 	program_expect_line(&r, "--checkpoint", "");
 	program(&r, dir, "run --checkpoint '%s' --tokens 1", dir);

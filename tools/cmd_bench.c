@@ -93,8 +93,8 @@ static int read_words(const struct words *w, struct bench_options *o, struct plu
 
 	complete(s);
 	const bool cuda = strcmp(s->set, "opt") == 0 && strcmp(s->device, "cuda") == 0;
-	o->repeat = w->repeat ? w->repeat : cuda ? REPEAT_CUDA : REPEAT_CPU;
-	if (o->repeat > REPEAT_MOST)
+	o->repeat = w->repeat >= 0 ? w->repeat : cuda ? REPEAT_CUDA : REPEAT_CPU;
+	if (o->repeat < 1 || o->repeat > REPEAT_MOST)
 		return plumb_fail(
 			err, PLUMB_BAD_INPUT, "--repeat is %lld, expected 1..%d", (long long)o->repeat, REPEAT_MOST);
 	o->project = w->project != NULL;
@@ -185,7 +185,7 @@ static int bench(
 static int run(int argc, char **argv)
 {
 	struct bench_options o = {0};
-	struct words w = {0};
+	struct words w = {.repeat = -1};
 	struct set_options *s = &o.set;
 	const struct option table[] = {
 		{"--checkpoint", "DIR", OPTION_TEXT, &s->checkpoint, "checkpoint folder, instead of a generated model"},

@@ -286,7 +286,7 @@ static int take_expected(struct run_command *c, struct run *r, struct plumb_erro
 		c->steps = f->tokens;
 	if (c->context < 0)
 		c->context = f->context;
-	if (!c->capacity)
+	if (c->capacity < 0)
 		c->capacity = f->capacity;
 	if (!c->set.kv_format && strcmp(f->caches, "policy") != 0)
 		c->set.kv_format = f->caches;
@@ -333,7 +333,7 @@ static int read_options(struct run_command *c, struct run *r, struct plumb_decod
 /* Room for everything that is asked for. */
 static int check_length(const struct run_command *c, const struct run *r, struct plumb_error *err)
 {
-	int64_t most = r->session.model->cfg.max_positions;
+	int64_t most = r->session.model->cfg.max_positions, needed;
 
 	if (c->context > most - r->prompts)
 		return plumb_fail(err, PLUMB_BAD_INPUT,
@@ -345,6 +345,15 @@ static int check_length(const struct run_command *c, const struct run *r, struct
 			"--steps is %lld after %lld tokens, expected at most %lld positions in all "
 			"(max_position_embeddings)",
 			(long long)c->steps, (long long)(c->context + r->prompts), (long long)most);
+	needed = c->context + r->prompts + (c->steps > 0 ? c->steps - 1 : 0); /* the last token is not fed again */
+	/* that of an expected file goes with its length; where the command line changes the length, the comparison says so */
+	if (c->capacity >= 0 && c->capacity < needed && !(c->expect && c->capacity == r->expected.facts.capacity))
+		return plumb_fail(err, PLUMB_BAD_INPUT,
+			"--capacity is %lld, expected at least %lld positions: %lld tokens and %lld steps, the last of "
+			"which "
+			"needs none",
+			(long long)c->capacity, (long long)needed, (long long)(c->context + r->prompts),
+			(long long)c->steps);
 	return PLUMB_OK;
 }
 
@@ -365,7 +374,7 @@ static int open_run(struct run_command *c, struct run *r, struct plumb_decoder_o
 		status = check_length(c, r, err);
 	if (status != PLUMB_OK)
 		return status;
-	int64_t asked = c->capacity ? c->capacity : c->context + r->prompts + c->steps;
+	int64_t asked = c->capacity >= 0 ? c->capacity : c->context + r->prompts + c->steps;
 	o->capacity = asked;
 	o->page_seed = (uint64_t)c->set.page_seed;
 	status = plumb_decoder_create(s->model, &s->plan, o, &r->decoder, err);
@@ -492,7 +501,7 @@ static int contained(struct run_command *c)
 
 static int run(int argc, char **argv)
 {
-	struct run_command c = {.steps = -1, .context = -1, .set.timeout = CONTAIN_TIMEOUT};
+	struct run_command c = {.steps = -1, .context = -1, .capacity = -1, .set.timeout = CONTAIN_TIMEOUT};
 	const struct option table[] = {
 		SET_OPTIONS(&c.set),
 		SYNTHETIC_OPTIONS(&c.set),
