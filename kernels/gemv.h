@@ -65,18 +65,31 @@ static __device__ __forceinline__ void plumb_vector_take(
 	plumb_registers_take<Steps>(x, k0, k1, v);
 }
 
-/* Of each 8 columns the first four go to one half of the memory and the others to the other, so that the lanes of a warp
- * read without bank conflicts. */
-static __device__ __forceinline__ void plumb_vector_take(
-	const float *x, int cols, int k0, int k1, PLUMB_SHARED_PTR(float) staged, struct plumb_vector<PLUMB_GEMV_LONG> &v)
+/* Where columns 4*i .. 4*i + 3 of a staged vector lie. Of each 8 columns the first four go to one half of the memory and the
+ * others to the other, so that the lanes of a warp read without bank conflicts. */
+static __device__ __forceinline__ PLUMB_SHARED_PTR(float4)
+	plumb_staged_place(PLUMB_SHARED_PTR(float) staged, int cols, int i)
 {
-	for (int i = static_cast<int>(threadIdx.x); i < cols / 4; i += static_cast<int>(blockDim.x))
-		*PLUMB_AS(float4, staged + ((i & 1) * (cols / 8) + i / 2) * 4) = *PLUMB_AS(const float4, x + 4 * i);
-	__syncthreads();
+	return PLUMB_AS(float4, staged + ((i & 1) * (cols / 8) + i / 2) * 4);
+}
+
+/* Columns k0 <= k < k1 of a staged vector, all of which is there after a barrier. */
+static __device__ __forceinline__ void plumb_staged_view(
+	PLUMB_SHARED_PTR(float) staged, int cols, int k0, int k1, struct plumb_vector<PLUMB_GEMV_LONG> &v)
+{
 	v.staged = staged;
 	v.cols = cols;
 	v.first = plumb_first_column(k0);
 	v.left = k1 - v.first;
+}
+
+static __device__ __forceinline__ void plumb_vector_take(
+	const float *x, int cols, int k0, int k1, PLUMB_SHARED_PTR(float) staged, struct plumb_vector<PLUMB_GEMV_LONG> &v)
+{
+	for (int i = static_cast<int>(threadIdx.x); i < cols / 4; i += static_cast<int>(blockDim.x))
+		*plumb_staged_place(staged, cols, i) = *PLUMB_AS(const float4, x + 4 * i);
+	__syncthreads();
+	plumb_staged_view(staged, cols, k0, k1, v);
 }
 
 template <bool Full, int Steps>
@@ -232,6 +245,20 @@ static __device__ __forceinline__ void plumb_rows_fetch(
 		plumb_row_fetch<Format, Steps, Full>(row[r], k0, k1, stored[r]);
 }
 
+/* The sums of a warp's accumulators; all lanes get them. The shuffles of all rows stand next to each other, so that they
+ * overlap. */
+template <int Rows>
+static __device__ __forceinline__ void plumb_rows_add(const float (&acc)[Rows][PLUMB_COLUMNS], float (&sum)[Rows])
+{
+	PLUMB_UNROLL
+	for (int r = 0; r < Rows; r++)
+		sum[r] = ((acc[r][0] + acc[r][1]) + (acc[r][2] + acc[r][3])) +
+		         ((acc[r][4] + acc[r][5]) + (acc[r][6] + acc[r][7]));
+	PLUMB_UNROLL
+	for (int r = 0; r < Rows; r++)
+		sum[r] = plumb_warp_sum(sum[r]);
+}
+
 /* Their sums with the vector; all lanes of the warp get them. */
 template <int Format, int Steps, int Rows, bool Full>
 static __device__ __forceinline__ void plumb_rows_sums(
@@ -252,14 +279,7 @@ static __device__ __forceinline__ void plumb_rows_sums(
 				acc[r][j] = fmaf(w[j], x[j], acc[r][j]);
 		}
 	}
-	/* the shuffles of all rows next to each other, so that they overlap */
-	PLUMB_UNROLL
-	for (int r = 0; r < Rows; r++)
-		sum[r] = ((acc[r][0] + acc[r][1]) + (acc[r][2] + acc[r][3])) +
-		         ((acc[r][4] + acc[r][5]) + (acc[r][6] + acc[r][7]));
-	PLUMB_UNROLL
-	for (int r = 0; r < Rows; r++)
-		sum[r] = plumb_warp_sum(sum[r]);
+	plumb_rows_add<Rows>(acc, sum);
 }
 
 #endif

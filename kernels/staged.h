@@ -86,13 +86,10 @@ static __device__ __forceinline__ void plumb_staged_vector(
 	for (int j = 0; j < Count; j++) {
 		const int i = first + j * threads;
 		if (i < cols / 4)
-			*PLUMB_AS(float4, staged + ((i & 1) * (cols / 8) + i / 2) * 4) = part[j];
+			*plumb_staged_place(staged, cols, i) = part[j];
 	}
 	__syncthreads();
-	v.staged = staged;
-	v.cols = cols;
-	v.first = plumb_first_column(k0);
-	v.left = k1 - v.first;
+	plumb_staged_view(staged, cols, k0, k1, v);
 }
 
 /* The lane's columns of step s of a row; the whole warp. scale: fp8 row, nvfp4: plumb_row's factor; fp8 block:
@@ -140,13 +137,7 @@ static __device__ __forceinline__ void plumb_staged_sums(PLUMB_SHARED_PTR(unsign
 				acc[r][j] = fmaf(w[j], x[j], acc[r][j]);
 		}
 	}
-	PLUMB_UNROLL
-	for (int r = 0; r < Rows; r++)
-		sum[r] = ((acc[r][0] + acc[r][1]) + (acc[r][2] + acc[r][3])) +
-		         ((acc[r][4] + acc[r][5]) + (acc[r][6] + acc[r][7]));
-	PLUMB_UNROLL
-	for (int r = 0; r < Rows; r++)
-		sum[r] = plumb_warp_sum(sum[r]);
+	plumb_rows_add<Rows>(acc, sum);
 }
 
 #endif

@@ -230,7 +230,7 @@ int plumb_fuse_moe_gate_up(const struct plumb_env *env, const struct plumb_moe_g
 
 	early.early = takes(env, PLUMB_MOE_GATE_UP, d->fuse.router.x, launch->x);
 	if (early.early && leaves(env, PLUMB_FUSE_MOE_EARLY, PLUMB_MOE_DOWN))
-		d->fuse.gate_up = early;
+		d->fuse.hidden = early.hidden;
 	return PLUMB_RUN(env, moe_gate_up, &early);
 }
 
@@ -240,9 +240,8 @@ int plumb_fuse_moe_down(const struct plumb_env *env, const struct plumb_moe_down
 	const struct plumb_moe_router_launch *router = &d->fuse.router;
 	struct plumb_moe_down_launch early = *launch;
 
-	early.early = takes(env, PLUMB_MOE_DOWN, d->fuse.gate_up.hidden, launch->hidden) &&
-	              router->expert == launch->expert && router->weight == launch->weight &&
-	              router->shared_weight == launch->shared_weight;
+	early.early = takes(env, PLUMB_MOE_DOWN, d->fuse.hidden, launch->hidden) && router->expert == launch->expert &&
+	              router->weight == launch->weight && router->shared_weight == launch->shared_weight;
 	d->fuse.taker = PLUMB_OP_COUNT;
 	return PLUMB_RUN(env, moe_down, &early);
 }

@@ -67,7 +67,7 @@ struct plumb_fuse {
 	int fusions;                           /* of the step under way; 0: none is */
 	enum plumb_op taker;                   /* of what is left, PLUMB_OP_COUNT: nothing is */
 	struct plumb_moe_router_launch router; /* ran just now */
-	struct plumb_moe_gate_up_launch gate_up;
+	const float *hidden;                   /* of moe_gate_up, which ran just now, behind that router */
 	struct plumb_gdn_step_launch gdn;
 	struct plumb_hc_inject_launch inject;
 	struct plumb_attn_heads heads;

@@ -65,8 +65,8 @@ static void l2_norm(const struct plumb_env *env, const float *x, int64_t n, doub
 		y[i] = nudge_value(env, y[i] / sqrt(sum + 1e-6));
 }
 
-/* One token of value head h, ABREAST value channels at a time. q, k: (Dk), v: (Dv), o: (Dv). row: (Dk), S: (Dk, ABREAST) scratch. chunk: NULL
- * unless perturbed (ref/chunk.h). */
+/* One token of value head h, ABREAST value channels at a time. q, k: (Dk), v: (Dv), o: (Dv). row: (Dk), S: (Dk, ABREAST)
+ * scratch. chunk: NULL unless perturbed (ref/chunk.h). */
 static void delta_rule(const struct plumb_env *env, const struct plumb_gdn_recurrence *a, int64_t h, const double *q,
 	const double *k, float *row, double (*S)[ABREAST], const float *v, double decay, double beta, struct chunk *chunk,
 	float *o)
@@ -127,8 +127,9 @@ int gdn_recurrence_ref(const struct plumb_env *env, const void *args)
 		status = plumb_fail(env->err, PLUMB_BAD_INPUT, "gdn_recurrence: the state is %s, expected f32, f16 or bf16",
 			plumb_format_name(a->state_format));
 	if (status == PLUMB_OK) {
-		memset(S, 0, (size_t)(Hv * Dk) * sizeof *S); /* a remainder of Dv leaves columns that only cost time */
-							     /* heads are independent; a head takes its tokens in order */
+		/* a remainder of Dv leaves columns that only cost time */
+		memset(S, 0, (size_t)(Hv * Dk) * sizeof *S);
+		/* heads are independent; a head takes its tokens in order */
 #pragma omp parallel for schedule(static) if (Hv * Dk * Dv > 65536)
 		for (int64_t h = 0; h < Hv; h++) {
 			int64_t hk = h / (Hv / Hk); /* consecutive value heads share a key head */
