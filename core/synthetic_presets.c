@@ -6,21 +6,20 @@
 #include "core/profile_bytes.h"
 #include "core/synthetic.h"
 
-/* What layer4 has in common with golden/release.json: all widths. */
+/* What layer4 and widths have in common with golden/release.json: all widths. */
 #define RELEASE_WIDTHS                                                                                                     \
-	"\"vocab_size\": 248320, \"hidden_size\": 2560, \"hidden_act\": \"silu\", \"rms_norm_eps\": 1e-06,"                \
-	" \"max_position_embeddings\": 262144, \"num_attention_heads\": 24, \"num_key_value_heads\": 2,"                   \
-	" \"head_dim\": 256, \"attention_bias\": false, \"full_attention_interval\": 4,"                                   \
-	" \"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 10000000, \"partial_rotary_factor\": 0.25,"    \
-	" \"mrope_section\": [11, 11, 10], \"mrope_interleaved\": true},"                                                  \
+	"\"hidden_size\": 2560, \"hidden_act\": \"silu\", \"rms_norm_eps\": 1e-06, \"max_position_embeddings\": 262144,"   \
+	" \"num_attention_heads\": 24, \"num_key_value_heads\": 2, \"head_dim\": 256, \"attention_bias\": false,"          \
+	" \"full_attention_interval\": 4, \"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 10000000,"     \
+	" \"partial_rotary_factor\": 0.25, \"mrope_section\": [11, 11, 10], \"mrope_interleaved\": true},"                 \
 	" \"linear_num_key_heads\": 16, \"linear_num_value_heads\": 48, \"linear_key_head_dim\": 128,"                     \
 	" \"linear_value_head_dim\": 128, \"linear_conv_kernel_dim\": 4, \"output_gate_type\": \"sigmoid\","               \
-	" \"eos_token_id\": 248044, \"num_experts\": 512, \"num_experts_per_tok\": 10,"                                    \
-	" \"moe_intermediate_size\": 640, \"shared_expert_intermediate_size\": 640, \"hc_count\": 4,"                      \
-	" \"hc_lowrank\": 320, \"ple_layer_ids\": [2], \"ple_embed_dim\": 2560, \"ple_conv_kernel_size\": 4,"              \
-	" \"ngram_size\": 3, \"heads_per_ngram\": 8, \"make_ngram_vocab_size_divisible_by\": 128,"                         \
-	" \"split_ngram_parts\": 128, \"indexer_n_heads\": 4, \"indexer_kv_heads\": 1, \"indexer_head_dim\": 128,"         \
-	" \"indexer_budget\": 2048, \"indexer_compress_ratio\": 4, \"tie_word_embeddings\": false"
+	" \"num_experts_per_tok\": 10, \"moe_intermediate_size\": 640, \"shared_expert_intermediate_size\": 640,"          \
+	" \"hc_count\": 4, \"hc_lowrank\": 320, \"ple_layer_ids\": [2], \"ple_embed_dim\": 2560,"                          \
+	" \"ple_conv_kernel_size\": 4, \"ngram_size\": 3, \"heads_per_ngram\": 8,"                                         \
+	" \"make_ngram_vocab_size_divisible_by\": 128, \"split_ngram_parts\": 128, \"indexer_n_heads\": 4,"                \
+	" \"indexer_kv_heads\": 1, \"indexer_head_dim\": 128, \"indexer_budget\": 2048,"                                   \
+	" \"indexer_compress_ratio\": 4, \"tie_word_embeddings\": false"
 
 static const struct {
 	const char *name, *brief, *json;
@@ -64,9 +63,12 @@ static const struct {
 		" \"ngram_vocab_size_base\": 10007, \"make_ngram_vocab_size_divisible_by\": 128,"
 		" \"split_ngram_parts\": 8, \"indexer_n_heads\": 4, \"indexer_kv_heads\": 1, \"indexer_head_dim\": 32,"
 		" \"indexer_budget\": 256, \"indexer_compress_ratio\": 4}"},
+	{"widths", "the release's widths, 4 layers, 16 experts, 2,048 tokens: what a sanitizer can run",
+		"{\"model_type\": \"qwen4_exp_text\", \"num_hidden_layers\": 4, \"ngram_vocab_size_base\": 1000,"
+		" \"vocab_size\": 2048, \"eos_token_id\": 2044, \"num_experts\": 16, " RELEASE_WIDTHS "}"},
 	{"layer4", "the release's widths and vocabulary, 4 layers, a smaller n-gram table",
 		"{\"model_type\": \"qwen4_exp_text\", \"num_hidden_layers\": 4, \"ngram_vocab_size_base\": 100000,"
-		" " RELEASE_WIDTHS "}"},
+		" \"vocab_size\": 248320, \"eos_token_id\": 248044, \"num_experts\": 512, " RELEASE_WIDTHS "}"},
 	{"full", "the release's config: 48 layers, 512 experts, 248,320 tokens", plumb_release_json},
 };
 

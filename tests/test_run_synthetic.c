@@ -172,7 +172,7 @@ START_TEST(bad_input_is_said)
 {
 	char path[SCRATCH_PATH];
 
-	expect_bad(plumb("run --synthetic huge --tokens 1"), "huge", "tiny, small, deep, layer4, full");
+	expect_bad(plumb("run --synthetic huge --tokens 1"), "huge", "tiny, small, deep, widths, layer4, full");
 	expect_bad(plumb("run --synthetic tiny --checkpoint x --tokens 1"), "--checkpoint", "--synthetic");
 	expect_bad(plumb("run --tokens 1"), "--checkpoint", "needed");
 	expect_bad(plumb("run --synthetic tiny"), "--tokens", "needed");

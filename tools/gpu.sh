@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Everything that needs a GPU, from a finished build of the cuda preset: digests of twin, simt and cuda, the tests on the
-# device, and compute-sanitizer over the tiny model. usage: tools/gpu.sh [BUILD_DIR]. Prints a line a step and a verdict.
+# device, and compute-sanitizer over golden/tiny and over a model of the release's widths. Prints a line a step and a
+# verdict. usage: tools/gpu.sh [BUILD_DIR]
 set -u
 cd "$(dirname "$0")/.."
 build=${1:-build/cuda}
@@ -80,6 +81,11 @@ if command -v compute-sanitizer >/dev/null 2>&1; then
 	for tool in memcheck racecheck initcheck synccheck; do
 		step "compute-sanitizer $tool, tiny" compute-sanitizer --tool $tool --error-exitcode 9 \
 			"$plumb" check $golden --set opt --device cuda --view local --quiet
+		for profile in served least-bytes dense-fp8 served-gdn-fp8; do # the kernels of the release's widths, as one graph
+			step "compute-sanitizer $tool, widths, $profile" compute-sanitizer --tool $tool --error-exitcode 9 \
+				"$plumb" run --synthetic widths --profile $profile --policy bf16 --tokens 1,2,3 --steps 3 --context 3000 \
+				--set opt --device cuda
+		done
 	done
 else
 	echo "compute-sanitizer is not on the PATH: not run"
