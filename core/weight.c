@@ -100,31 +100,17 @@ static void decode_table(const unsigned char *restrict in, int64_t count, float 
 }
 
 /* The two values of every byte: what plumb_e2m1_to_f32 gives for its nibbles, the lower first (tests/test_weight.c). */
-#define PAIRS(high)                                                                                                        \
-	{0.0f, high}, {0.5f, high}, {1.0f, high}, {1.5f, high}, {2.0f, high}, {3.0f, high}, {4.0f, high}, {6.0f, high},    \
-		{-0.0f, high}, {-0.5f, high}, {-1.0f, high}, {-1.5f, high}, {-2.0f, high}, {-3.0f, high}, {-4.0f, high},   \
-	{                                                                                                                  \
-		-6.0f, high                                                                                                \
-	}
-static const float e2m1_pair[256][2] = {
-	PAIRS(0.0f),
-	PAIRS(0.5f),
-	PAIRS(1.0f),
-	PAIRS(1.5f),
-	PAIRS(2.0f),
-	PAIRS(3.0f),
-	PAIRS(4.0f),
-	PAIRS(6.0f),
-	PAIRS(-0.0f),
-	PAIRS(-0.5f),
-	PAIRS(-1.0f),
-	PAIRS(-1.5f),
-	PAIRS(-2.0f),
-	PAIRS(-3.0f),
-	PAIRS(-4.0f),
-	PAIRS(-6.0f),
-};
+#define PAIR(low, high) low, high
+#define EIGHT_PAIRS(sign, high)                                                                                            \
+	PAIR(sign 0.0f, high), PAIR(sign 0.5f, high), PAIR(sign 1.0f, high), PAIR(sign 1.5f, high), PAIR(sign 2.0f, high), \
+		PAIR(sign 3.0f, high), PAIR(sign 4.0f, high), PAIR(sign 6.0f, high)
+#define PAIRS(high) EIGHT_PAIRS(+, high), EIGHT_PAIRS(-, high)
+static const float e2m1_pair[2 * 256] = {PAIRS(0.0f), PAIRS(0.5f), PAIRS(1.0f), PAIRS(1.5f), PAIRS(2.0f), PAIRS(3.0f),
+	PAIRS(4.0f), PAIRS(6.0f), PAIRS(-0.0f), PAIRS(-0.5f), PAIRS(-1.0f), PAIRS(-1.5f), PAIRS(-2.0f), PAIRS(-3.0f),
+	PAIRS(-4.0f), PAIRS(-6.0f)};
 #undef PAIRS
+#undef EIGHT_PAIRS
+#undef PAIR
 
 /* A whole group: a look-up a byte, then one vector multiplication. */
 static void decode_group(const unsigned char *restrict in, float scale, float *restrict out)
@@ -132,7 +118,7 @@ static void decode_group(const unsigned char *restrict in, float scale, float *r
 	float value[PLUMB_NVFP4_GROUP];
 
 	for (size_t j = 0; j < PLUMB_NVFP4_GROUP / 2; j++)
-		memcpy(value + 2 * j, e2m1_pair[in[j]], sizeof e2m1_pair[0]);
+		memcpy(value + 2 * j, e2m1_pair + 2 * in[j], 2 * sizeof *value);
 	for (int j = 0; j < PLUMB_NVFP4_GROUP; j++)
 		out[j] = value[j] * scale;
 }
@@ -143,6 +129,7 @@ static void decode_nibbles(const unsigned char *row, int64_t k, int64_t end, flo
 	for (; k < end; k++)
 		*out++ = plumb_e2m1_to_f32((uint8_t)(row[k / 2] >> 4 * (k % 2))) * scale;
 }
+
 /* row: the bytes of row n. The product of the two scales is rounded before a code joins it: once a group. */
 static void decode_nvfp4(
 	const struct plumb_weight *w, const unsigned char *row, int64_t n, int64_t k0, int64_t count, float *out)
@@ -187,38 +174,24 @@ void plumb_weight_row(const struct plumb_weight *w, int64_t n, int64_t k0, int64
 	}
 }
 
-/* The loops below copy each value with memcpy, because a tensor may start at any byte; restrict and the absence of
- * branches let the compiler turn the bf16 one into vector code, which is what the decoder spends its time in. */
-static void decode_bf16(const unsigned char *restrict in, int64_t count, float *restrict out)
+/* Two-byte values are copied with memcpy, because a tensor may start at any byte. restrict, and a conversion that is
+ * known where the loop is inlined, let the compiler turn the bf16 loops into vector code, which is what the decoder
+ * spends its time in. */
+static inline void decode_halves(
+	const unsigned char *restrict in, int64_t count, float *restrict out, float (*widen)(uint16_t code))
 {
 	for (int64_t i = 0; i < count; i++) {
 		uint16_t code;
 		memcpy(&code, in + 2 * i, sizeof code);
-		out[i] = plumb_bf16_to_f32(code);
+		out[i] = widen(code);
 	}
 }
 
-static void decode_f16(const unsigned char *restrict in, int64_t count, float *restrict out)
+static inline void encode_halves(
+	const float *restrict in, int64_t count, unsigned char *restrict out, uint16_t (*round)(float x))
 {
 	for (int64_t i = 0; i < count; i++) {
-		uint16_t code;
-		memcpy(&code, in + 2 * i, sizeof code);
-		out[i] = plumb_f16_to_f32(code);
-	}
-}
-
-static void encode_bf16(const float *restrict in, int64_t count, unsigned char *restrict out)
-{
-	for (int64_t i = 0; i < count; i++) {
-		uint16_t code = plumb_f32_to_bf16(in[i]);
-		memcpy(out + 2 * i, &code, sizeof code);
-	}
-}
-
-static void encode_f16(const float *restrict in, int64_t count, unsigned char *restrict out)
-{
-	for (int64_t i = 0; i < count; i++) {
-		uint16_t code = plumb_f32_to_f16(in[i]);
+		uint16_t code = round(in[i]);
 		memcpy(out + 2 * i, &code, sizeof code);
 	}
 }
@@ -232,10 +205,10 @@ void plumb_decode(enum plumb_format format, const void *in, int64_t count, float
 		memcpy(out, in, (size_t)count * sizeof *out);
 		break;
 	case PLUMB_F16:
-		decode_f16(in, count, out);
+		decode_halves(in, count, out, plumb_f16_to_f32);
 		break;
 	case PLUMB_BF16:
-		decode_bf16(in, count, out);
+		decode_halves(in, count, out, plumb_bf16_to_f32);
 		break;
 	case PLUMB_FP8_ROW:
 	case PLUMB_FP8_BLOCK:
@@ -255,10 +228,10 @@ void plumb_encode(enum plumb_format format, const float *in, int64_t count, void
 		memcpy(out, in, (size_t)count * sizeof *in);
 		break;
 	case PLUMB_F16:
-		encode_f16(in, count, out);
+		encode_halves(in, count, out, plumb_f32_to_f16);
 		break;
 	case PLUMB_BF16:
-		encode_bf16(in, count, out);
+		encode_halves(in, count, out, plumb_f32_to_bf16);
 		break;
 	case PLUMB_FP8_ROW:
 	case PLUMB_FP8_BLOCK:
