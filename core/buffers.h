@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory of a decoder: the state between tokens and the activations between ops. Private to core/decoder.c. */
+/* Memory of a decoder: the state between tokens and the activations between ops. Private to the decoder. */
 #ifndef PLUMB_CORE_BUFFERS_H
 #define PLUMB_CORE_BUFFERS_H
 

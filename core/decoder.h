@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* The full-model decoder: the order of ops, the buffers between them, and the state they leave behind. It runs one
- * token or T tokens at once from whatever functions its plan names. It knows no set. */
+/* The full-model decoder: it runs the ops in their order (core/flow.h) over one token or T tokens at once, by whatever
+ * functions its plan names, and keeps the buffers between them and the state they leave behind. It knows no set. */
 #ifndef PLUMB_CORE_DECODER_H
 #define PLUMB_CORE_DECODER_H
 
 #include "core/cache.h"
+#include "core/flow.h"
 #include "core/model.h"
 #include "core/op.h"
 
@@ -28,14 +29,6 @@ int plumb_plan_create(
 void plumb_plan_free(struct plumb_plan *plan);
 /* Bind one op in layers first..last (inclusive, row L = outside the layers). */
 void plumb_plan_bind(struct plumb_plan *plan, enum plumb_op op, int first, int last, struct plumb_binding binding);
-
-/* The use of a hyper-connection op. */
-enum plumb_site {
-	PLUMB_SITE_NONE,
-	PLUMB_SITE_ATTN,  /* before and after the mixer of a layer */
-	PLUMB_SITE_MLP,   /* before and after its MoE */
-	PLUMB_SITE_FINAL, /* the final mixer */
-};
 
 /* One call of one op, as observers see it. */
 struct plumb_call {

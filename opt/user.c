@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/flow.h"
 #include "opt/device_private.h"
-#include "opt/flow.h"
 #include "opt/user_private.h"
 
 const char *plumb_user_mark_show(const struct plumb_user_mark *m, char *text, size_t size)
@@ -464,19 +464,21 @@ static int unit_take(struct plumb_user *u, const struct user_library *l, const s
  * one. *stray: the op that stands alone. */
 static int layer_fits(const struct user_unit *unit, const struct plumb_config *cfg, int layer, enum plumb_op *stray)
 {
-	enum plumb_op order[PLUMB_FLOW_MAX];
-	int n = plumb_flow_order(cfg, layer, order), fits = 0;
+	struct plumb_step step[PLUMB_FLOW_MAX];
+	int n = plumb_flow_order(cfg, layer, step), fits = 0;
 
 	for (int i = 0; i < n; i++) {
 		int j = 0;
-		while (j < unit->ops && unit->op[j] != order[i])
+		while (j < unit->ops && unit->op[j] != step[i].op)
 			j++;
 		if (j == unit->ops)
 			continue;
-		*stray = order[i];
+		*stray = step[i].op;
 		for (j = 0; j < unit->ops; j++)
-			if (i + j >= n || order[i + j] != unit->op[j])
+			if (i + j >= n || step[i + j].op != unit->op[j])
 				return -1;
+		if (unit->ops > 1 && step[i].op == PLUMB_EMBED)
+			return -1; /* all layers are between embed and its successor outside of them */
 		i += unit->ops - 1;
 		fits = 1;
 	}

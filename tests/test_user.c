@@ -6,10 +6,10 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/flow.h"
 #include "core/numeric.h"
 #include "core/plumb_kernel.h"
 #include "core/weight.h"
-#include "opt/flow.h"
 #include "opt/user.h"
 #include "ref/twin/twin.h"
 #include "tests/support/decode.h"
@@ -100,12 +100,12 @@ START_TEST(flow_is_the_decoders)
 	plumb_decoder_observe(d, &observer);
 	decode_step(d, &token, 1);
 	for (int l = 0; l <= model->cfg.layers; l++) {
-		enum plumb_op order[PLUMB_FLOW_MAX];
-		int n = plumb_flow_order(&model->cfg, l, order), k = 0;
+		struct plumb_step step[PLUMB_FLOW_MAX];
+		int n = plumb_flow_order(&model->cfg, l, step), k = 0;
 		for (int i = 0; i < t.calls; i++)
 			if (t.layer[i] == l) {
 				ck_assert_int_lt(k, n);
-				ck_assert_str_eq(plumb_ops[order[k++]].name, plumb_ops[t.order[i]].name);
+				ck_assert_str_eq(plumb_ops[step[k++].op].name, plumb_ops[t.order[i]].name);
 			}
 		ck_assert_int_eq(k, n);
 	}

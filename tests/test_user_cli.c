@@ -287,6 +287,7 @@ static const struct {
 	{"twice", "attn_gate", 2, "offers attn_gate twice"},
 	{"strangers", "gdn_conv", 2, "do not always follow each other"},
 	{"both_sites", "hc_up_mix", 2, "do not always follow each other"},
+	{"all_layers_between", "embed", 2, "do not always follow each other"},
 	{"no_run", "attn_gate", 2, "entry 0 has no run function"},
 	{"where", "attn_gate", 2, "memory of kind 7"},
 	{"crash", "attn_gate", 2, "refused.so while loading crashed (SIGABRT)"},

@@ -56,6 +56,8 @@ PLUMB_KERNEL_SYMBOL const struct plumb_kernel_library *plumb_kernels(uint32_t ab
 		kernels[0].ops = "gdn_conv+gdn_out_proj";
 	if (strcmp(how, "both_sites") == 0)
 		kernels[0].ops = "hc_up_mix+moe_router";
+	if (strcmp(how, "all_layers_between") == 0)
+		kernels[0].ops = "embed+hc_norm_down";
 	if (strcmp(how, "no_run") == 0)
 		kernels[0].run = NULL;
 	if (strcmp(how, "where") == 0)

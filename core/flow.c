@@ -1,7 +1,56 @@
 /* SPDX-License-Identifier: MIT */
-#include "opt/flow.h"
+#include "core/flow.h"
 
 #include <string.h>
+
+int plumb_flow_order(const struct plumb_config *cfg, int layer, struct plumb_step out[PLUMB_FLOW_MAX])
+{
+	static const struct plumb_step order[] = {
+		{PLUMB_EMBED, PLUMB_SITE_NONE},
+		/* a layer: the PLE, if it has one; its mixer, which is a GDN or attention; the MoE */
+		{PLUMB_PLE_EMBED, PLUMB_SITE_NONE},
+		{PLUMB_PLE_GATE, PLUMB_SITE_NONE},
+		{PLUMB_PLE_CONV, PLUMB_SITE_NONE},
+		{PLUMB_HC_NORM_DOWN, PLUMB_SITE_ATTN},
+		{PLUMB_HC_UP_MIX, PLUMB_SITE_ATTN},
+		{PLUMB_GDN_IN_PROJ, PLUMB_SITE_NONE},
+		{PLUMB_GDN_CONV, PLUMB_SITE_NONE},
+		{PLUMB_GDN_RECURRENCE, PLUMB_SITE_NONE},
+		{PLUMB_GDN_NORM_GATE, PLUMB_SITE_NONE},
+		{PLUMB_GDN_OUT_PROJ, PLUMB_SITE_NONE},
+		{PLUMB_ATTN_IN_PROJ, PLUMB_SITE_NONE},
+		{PLUMB_ATTN_QK_ROPE, PLUMB_SITE_NONE},
+		{PLUMB_QSA_PROJECT, PLUMB_SITE_NONE}, /* the indexer chooses what attention reads */
+		{PLUMB_QSA_SCORE, PLUMB_SITE_NONE},
+		{PLUMB_QSA_SELECT, PLUMB_SITE_NONE},
+		{PLUMB_ATTN_DECODE, PLUMB_SITE_NONE},
+		{PLUMB_ATTN_GATE, PLUMB_SITE_NONE},
+		{PLUMB_ATTN_OUT_PROJ, PLUMB_SITE_NONE},
+		{PLUMB_HC_INJECT, PLUMB_SITE_ATTN},
+		{PLUMB_HC_NORM_DOWN, PLUMB_SITE_MLP},
+		{PLUMB_HC_UP_MIX, PLUMB_SITE_MLP},
+		{PLUMB_MOE_ROUTER, PLUMB_SITE_NONE},
+		{PLUMB_MOE_GATE_UP, PLUMB_SITE_NONE},
+		{PLUMB_MOE_DOWN, PLUMB_SITE_NONE},
+		{PLUMB_HC_INJECT, PLUMB_SITE_MLP},
+		/* after the layers */
+		{PLUMB_HC_NORM_DOWN, PLUMB_SITE_FINAL},
+		{PLUMB_HC_UP_MIX, PLUMB_SITE_FINAL},
+		{PLUMB_LM_HEAD, PLUMB_SITE_NONE},
+		{PLUMB_ARGMAX, PLUMB_SITE_NONE},
+	};
+	_Static_assert(sizeof order / sizeof order[0] <= PLUMB_FLOW_MAX, "room for every step");
+	const bool outside = layer == cfg->layers;
+	int n = 0;
+
+	for (size_t i = 0; i < sizeof order / sizeof order[0]; i++) {
+		enum plumb_site site = order[i].site;
+		if (plumb_op_runs(cfg, order[i].op, layer) &&
+			(site == PLUMB_SITE_NONE || outside == (site == PLUMB_SITE_FINAL)))
+			out[n++] = order[i];
+	}
+	return n;
+}
 
 /* An output and an input that reads it. Residuals go to every op that has one. */
 static const struct edge {
@@ -59,53 +108,6 @@ enum { EDGES = sizeof edges / sizeof edges[0] };
 static bool is_residual(const char *output)
 {
 	return strcmp(output, "residual") == 0 || strcmp(output, "residual_out") == 0;
-}
-
-int plumb_flow_order(const struct plumb_config *cfg, int layer, enum plumb_op out[PLUMB_FLOW_MAX])
-{
-	static const enum plumb_op order[] = {
-		PLUMB_EMBED,
-		PLUMB_PLE_EMBED,
-		PLUMB_PLE_GATE,
-		PLUMB_PLE_CONV,
-		PLUMB_HC_NORM_DOWN,
-		PLUMB_HC_UP_MIX,
-		PLUMB_GDN_IN_PROJ,
-		PLUMB_GDN_CONV,
-		PLUMB_GDN_RECURRENCE,
-		PLUMB_GDN_NORM_GATE,
-		PLUMB_GDN_OUT_PROJ,
-		PLUMB_ATTN_IN_PROJ,
-		PLUMB_ATTN_QK_ROPE,
-		PLUMB_QSA_PROJECT,
-		PLUMB_QSA_SCORE,
-		PLUMB_QSA_SELECT,
-		PLUMB_ATTN_DECODE,
-		PLUMB_ATTN_GATE,
-		PLUMB_ATTN_OUT_PROJ,
-		PLUMB_HC_INJECT,
-		/* second half of a layer */
-		PLUMB_HC_NORM_DOWN,
-		PLUMB_HC_UP_MIX,
-		PLUMB_MOE_ROUTER,
-		PLUMB_MOE_GATE_UP,
-		PLUMB_MOE_DOWN,
-		PLUMB_HC_INJECT,
-		PLUMB_LM_HEAD,
-		PLUMB_ARGMAX,
-	};
-	int n = 0, mixers = 0;
-
-	for (size_t i = 0; i < sizeof order / sizeof order[0]; i++) {
-		if (!plumb_op_runs(cfg, order[i], layer))
-			continue;
-		if (layer == cfg->layers && order[i] == PLUMB_HC_NORM_DOWN && mixers++)
-			continue; /* the final mixer runs once */
-		if (layer == cfg->layers && order[i] == PLUMB_HC_UP_MIX && mixers > 1)
-			continue;
-		out[n++] = order[i];
-	}
-	return n;
 }
 
 bool plumb_flow_feeds(enum plumb_op from, const char *output, enum plumb_op to, const char *input)
