@@ -19,14 +19,14 @@ static void advance_residual(struct plumb_activations *a)
 	a->residual_next = t;
 }
 
-static int embed(struct plumb_decoder *d, const struct plumb_place *at)
+static int run_embed(struct plumb_decoder *d, const struct plumb_place *at)
 {
 	struct plumb_activations *a = &d->act;
 	struct plumb_embed args = {.T = at->T, .token = a->token, .table = &d->model->embed, .residual = a->residual};
 	return plumb_decoder_run(d, PLUMB_EMBED, at, &args);
 }
 
-static int ple_embed(struct plumb_decoder *d, const struct plumb_place *at)
+static int run_ple_embed(struct plumb_decoder *d, const struct plumb_place *at)
 {
 	const struct plumb_ple_weights *w = d->model->layer[at->layer].ple;
 	struct plumb_ple_state *s = &d->state.layer[at->layer].ple;
@@ -45,7 +45,7 @@ static int ple_embed(struct plumb_decoder *d, const struct plumb_place *at)
 	return plumb_decoder_run(d, PLUMB_PLE_EMBED, at, &args);
 }
 
-static int ple_gate(struct plumb_decoder *d, const struct plumb_place *at)
+static int run_ple_gate(struct plumb_decoder *d, const struct plumb_place *at)
 {
 	const struct plumb_ple_weights *w = d->model->layer[at->layer].ple;
 	struct plumb_activations *a = &d->act;
@@ -64,7 +64,7 @@ static int ple_gate(struct plumb_decoder *d, const struct plumb_place *at)
 	return plumb_decoder_run(d, PLUMB_PLE_GATE, at, &args);
 }
 
-static int ple_conv(struct plumb_decoder *d, const struct plumb_place *at)
+static int run_ple_conv(struct plumb_decoder *d, const struct plumb_place *at)
 {
 	const struct plumb_ple_weights *w = d->model->layer[at->layer].ple;
 	struct plumb_ple_state *s = &d->state.layer[at->layer].ple;
@@ -92,7 +92,7 @@ static const struct plumb_hc_weights *hc_weights(const struct plumb_decoder *d, 
 	return at->site == PLUMB_SITE_ATTN ? &d->model->layer[at->layer].attn_hc : &d->model->layer[at->layer].mlp_hc;
 }
 
-static int hc_norm_down(struct plumb_decoder *d, const struct plumb_place *at)
+static int run_hc_norm_down(struct plumb_decoder *d, const struct plumb_place *at)
 {
 	const struct plumb_hc_weights *w = hc_weights(d, at);
 	struct plumb_activations *a = &d->act;
@@ -110,7 +110,7 @@ static int hc_norm_down(struct plumb_decoder *d, const struct plumb_place *at)
 	return plumb_decoder_run(d, PLUMB_HC_NORM_DOWN, at, &args);
 }
 
-static int hc_up_mix(struct plumb_decoder *d, const struct plumb_place *at)
+static int run_hc_up_mix(struct plumb_decoder *d, const struct plumb_place *at)
 {
 	const struct plumb_hc_weights *w = hc_weights(d, at);
 	struct plumb_activations *a = &d->act;
@@ -127,7 +127,7 @@ static int hc_up_mix(struct plumb_decoder *d, const struct plumb_place *at)
 	return plumb_decoder_run(d, PLUMB_HC_UP_MIX, at, &args);
 }
 
-static int hc_inject(struct plumb_decoder *d, const struct plumb_place *at)
+static int run_hc_inject(struct plumb_decoder *d, const struct plumb_place *at)
 {
 	struct plumb_activations *a = &d->act;
 	struct plumb_hc_inject args = {
@@ -142,7 +142,7 @@ static int hc_inject(struct plumb_decoder *d, const struct plumb_place *at)
 	return status;
 }
 
-static int gdn_in_proj(struct plumb_decoder *d, const struct plumb_place *at)
+static int run_gdn_in_proj(struct plumb_decoder *d, const struct plumb_place *at)
 {
 	const struct plumb_gdn_weights *w = &d->model->layer[at->layer].gdn;
 	struct plumb_activations *a = &d->act;
@@ -161,7 +161,7 @@ static int gdn_in_proj(struct plumb_decoder *d, const struct plumb_place *at)
 	return plumb_decoder_run(d, PLUMB_GDN_IN_PROJ, at, &args);
 }
 
-static int gdn_conv(struct plumb_decoder *d, const struct plumb_place *at)
+static int run_gdn_conv(struct plumb_decoder *d, const struct plumb_place *at)
 {
 	const struct plumb_gdn_weights *w = &d->model->layer[at->layer].gdn;
 	struct plumb_gdn_state *s = &d->state.layer[at->layer].gdn;
@@ -177,7 +177,7 @@ static int gdn_conv(struct plumb_decoder *d, const struct plumb_place *at)
 	return plumb_decoder_run(d, PLUMB_GDN_CONV, at, &args);
 }
 
-static int gdn_recurrence(struct plumb_decoder *d, const struct plumb_place *at)
+static int run_gdn_recurrence(struct plumb_decoder *d, const struct plumb_place *at)
 {
 	const struct plumb_gdn_weights *w = &d->model->layer[at->layer].gdn;
 	struct plumb_gdn_state *s = &d->state.layer[at->layer].gdn;
@@ -196,7 +196,7 @@ static int gdn_recurrence(struct plumb_decoder *d, const struct plumb_place *at)
 	return plumb_decoder_run(d, PLUMB_GDN_RECURRENCE, at, &args);
 }
 
-static int gdn_norm_gate(struct plumb_decoder *d, const struct plumb_place *at)
+static int run_gdn_norm_gate(struct plumb_decoder *d, const struct plumb_place *at)
 {
 	const struct plumb_gdn_weights *w = &d->model->layer[at->layer].gdn;
 	struct plumb_activations *a = &d->act;
@@ -204,7 +204,7 @@ static int gdn_norm_gate(struct plumb_decoder *d, const struct plumb_place *at)
 	return plumb_decoder_run(d, PLUMB_GDN_NORM_GATE, at, &args);
 }
 
-static int gdn_out_proj(struct plumb_decoder *d, const struct plumb_place *at)
+static int run_gdn_out_proj(struct plumb_decoder *d, const struct plumb_place *at)
 {
 	const struct plumb_gdn_weights *w = &d->model->layer[at->layer].gdn;
 	struct plumb_activations *a = &d->act;
@@ -212,7 +212,7 @@ static int gdn_out_proj(struct plumb_decoder *d, const struct plumb_place *at)
 	return plumb_decoder_run(d, PLUMB_GDN_OUT_PROJ, at, &args);
 }
 
-static int attn_in_proj(struct plumb_decoder *d, const struct plumb_place *at)
+static int run_attn_in_proj(struct plumb_decoder *d, const struct plumb_place *at)
 {
 	const struct plumb_attention_weights *w = &d->model->layer[at->layer].attention;
 	struct plumb_activations *a = &d->act;
@@ -229,7 +229,7 @@ static int attn_in_proj(struct plumb_decoder *d, const struct plumb_place *at)
 	return plumb_decoder_run(d, PLUMB_ATTN_IN_PROJ, at, &args);
 }
 
-static int attn_qk_rope(struct plumb_decoder *d, const struct plumb_place *at)
+static int run_attn_qk_rope(struct plumb_decoder *d, const struct plumb_place *at)
 {
 	const struct plumb_attention_weights *w = &d->model->layer[at->layer].attention;
 	struct plumb_attention_state *s = &d->state.layer[at->layer].attention;
@@ -252,7 +252,7 @@ static int attn_qk_rope(struct plumb_decoder *d, const struct plumb_place *at)
 	return plumb_decoder_run(d, PLUMB_ATTN_QK_ROPE, at, &args);
 }
 
-static int qsa_project(struct plumb_decoder *d, const struct plumb_place *at)
+static int run_qsa_project(struct plumb_decoder *d, const struct plumb_place *at)
 {
 	const struct plumb_attention_weights *w = &d->model->layer[at->layer].attention;
 	struct plumb_attention_state *s = &d->state.layer[at->layer].attention;
@@ -272,7 +272,7 @@ static int qsa_project(struct plumb_decoder *d, const struct plumb_place *at)
 	return plumb_decoder_run(d, PLUMB_QSA_PROJECT, at, &args);
 }
 
-static int qsa_score(struct plumb_decoder *d, const struct plumb_place *at)
+static int run_qsa_score(struct plumb_decoder *d, const struct plumb_place *at)
 {
 	struct plumb_attention_state *s = &d->state.layer[at->layer].attention;
 	struct plumb_activations *a = &d->act;
@@ -286,7 +286,7 @@ static int qsa_score(struct plumb_decoder *d, const struct plumb_place *at)
 	return plumb_decoder_run(d, PLUMB_QSA_SCORE, at, &args);
 }
 
-static int qsa_select(struct plumb_decoder *d, const struct plumb_place *at)
+static int run_qsa_select(struct plumb_decoder *d, const struct plumb_place *at)
 {
 	struct plumb_activations *a = &d->act;
 	struct plumb_qsa_select args = {
@@ -299,7 +299,7 @@ static int qsa_select(struct plumb_decoder *d, const struct plumb_place *at)
 	return plumb_decoder_run(d, PLUMB_QSA_SELECT, at, &args);
 }
 
-static int attn_decode(struct plumb_decoder *d, const struct plumb_place *at)
+static int run_attn_decode(struct plumb_decoder *d, const struct plumb_place *at)
 {
 	struct plumb_attention_state *s = &d->state.layer[at->layer].attention;
 	struct plumb_activations *a = &d->act;
@@ -316,14 +316,14 @@ static int attn_decode(struct plumb_decoder *d, const struct plumb_place *at)
 	return plumb_decoder_run(d, PLUMB_ATTN_DECODE, at, &args);
 }
 
-static int attn_gate(struct plumb_decoder *d, const struct plumb_place *at)
+static int run_attn_gate(struct plumb_decoder *d, const struct plumb_place *at)
 {
 	struct plumb_activations *a = &d->act;
 	struct plumb_attn_gate args = {.T = at->T, .o = a->attn_o, .qg = a->attn_qg, .out = a->attn_gated};
 	return plumb_decoder_run(d, PLUMB_ATTN_GATE, at, &args);
 }
 
-static int attn_out_proj(struct plumb_decoder *d, const struct plumb_place *at)
+static int run_attn_out_proj(struct plumb_decoder *d, const struct plumb_place *at)
 {
 	const struct plumb_attention_weights *w = &d->model->layer[at->layer].attention;
 	struct plumb_activations *a = &d->act;
@@ -331,7 +331,7 @@ static int attn_out_proj(struct plumb_decoder *d, const struct plumb_place *at)
 	return plumb_decoder_run(d, PLUMB_ATTN_OUT_PROJ, at, &args);
 }
 
-static int moe_router(struct plumb_decoder *d, const struct plumb_place *at)
+static int run_moe_router(struct plumb_decoder *d, const struct plumb_place *at)
 {
 	const struct plumb_moe_weights *w = &d->model->layer[at->layer].moe;
 	struct plumb_activations *a = &d->act;
@@ -348,7 +348,7 @@ static int moe_router(struct plumb_decoder *d, const struct plumb_place *at)
 	return plumb_decoder_run(d, PLUMB_MOE_ROUTER, at, &args);
 }
 
-static int moe_gate_up(struct plumb_decoder *d, const struct plumb_place *at)
+static int run_moe_gate_up(struct plumb_decoder *d, const struct plumb_place *at)
 {
 	const struct plumb_moe_weights *w = &d->model->layer[at->layer].moe;
 	struct plumb_activations *a = &d->act;
@@ -366,7 +366,7 @@ static int moe_gate_up(struct plumb_decoder *d, const struct plumb_place *at)
 	return plumb_decoder_run(d, PLUMB_MOE_GATE_UP, at, &args);
 }
 
-static int moe_down(struct plumb_decoder *d, const struct plumb_place *at)
+static int run_moe_down(struct plumb_decoder *d, const struct plumb_place *at)
 {
 	const struct plumb_moe_weights *w = &d->model->layer[at->layer].moe;
 	struct plumb_activations *a = &d->act;
@@ -386,17 +386,17 @@ static int moe_down(struct plumb_decoder *d, const struct plumb_place *at)
 	return plumb_decoder_run(d, PLUMB_MOE_DOWN, at, &args);
 }
 
-static int lm_head(struct plumb_decoder *d, const struct plumb_place *at)
+static int run_lm_head(struct plumb_decoder *d, const struct plumb_place *at)
 {
 	struct plumb_lm_head args = {.T = at->T, .x = d->act.mixed, .w = &d->model->lm_head, .logits = d->act.logits};
 	return plumb_decoder_run(d, PLUMB_LM_HEAD, at, &args);
 }
 
-static int argmax(struct plumb_decoder *d, const struct plumb_place *at)
+static int run_argmax(struct plumb_decoder *d, const struct plumb_place *at)
 {
 	struct plumb_argmax args = {.T = at->T, .logits = d->act.logits, .token = d->act.next};
 	return plumb_decoder_run(d, PLUMB_ARGMAX, at, &args);
 }
 
-#define ENTRY(id, name) [PLUMB_##id] = name,
+#define ENTRY(id, name) [PLUMB_##id] = run_##name,
 plumb_decoder_op_fn *const plumb_decoder_op[PLUMB_OP_COUNT] = {PLUMB_EACH_OP(ENTRY)};

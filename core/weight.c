@@ -101,15 +101,14 @@ static void decode_table(const unsigned char *restrict in, int64_t count, float 
 
 /* The two values of every byte: what plumb_e2m1_to_f32 gives for its nibbles, the lower first (tests/test_weight.c). */
 #define PAIR(low, high) low, high
-#define EIGHT_PAIRS(sign, high)                                                                                            \
-	PAIR(sign 0.0f, high), PAIR(sign 0.5f, high), PAIR(sign 1.0f, high), PAIR(sign 1.5f, high), PAIR(sign 2.0f, high), \
-		PAIR(sign 3.0f, high), PAIR(sign 4.0f, high), PAIR(sign 6.0f, high)
-#define PAIRS(high) EIGHT_PAIRS(+, high), EIGHT_PAIRS(-, high)
+#define PAIRS(high)                                                                                                        \
+	PAIR(0.0f, high), PAIR(0.5f, high), PAIR(1.0f, high), PAIR(1.5f, high), PAIR(2.0f, high), PAIR(3.0f, high),        \
+		PAIR(4.0f, high), PAIR(6.0f, high), PAIR(-0.0f, high), PAIR(-0.5f, high), PAIR(-1.0f, high),               \
+		PAIR(-1.5f, high), PAIR(-2.0f, high), PAIR(-3.0f, high), PAIR(-4.0f, high), PAIR(-6.0f, high)
 static const float e2m1_pair[2 * 256] = {PAIRS(0.0f), PAIRS(0.5f), PAIRS(1.0f), PAIRS(1.5f), PAIRS(2.0f), PAIRS(3.0f),
 	PAIRS(4.0f), PAIRS(6.0f), PAIRS(-0.0f), PAIRS(-0.5f), PAIRS(-1.0f), PAIRS(-1.5f), PAIRS(-2.0f), PAIRS(-3.0f),
 	PAIRS(-4.0f), PAIRS(-6.0f)};
 #undef PAIRS
-#undef EIGHT_PAIRS
 #undef PAIR
 
 /* A whole group: a look-up a byte, then one vector multiplication. */
@@ -118,7 +117,7 @@ static void decode_group(const unsigned char *restrict in, float scale, float *r
 	float value[PLUMB_NVFP4_GROUP];
 
 	for (size_t j = 0; j < PLUMB_NVFP4_GROUP / 2; j++)
-		memcpy(value + 2 * j, e2m1_pair + 2 * in[j], 2 * sizeof *value);
+		memcpy(value + 2 * j, e2m1_pair + 2 * (size_t)in[j], 2 * sizeof *value);
 	for (int j = 0; j < PLUMB_NVFP4_GROUP; j++)
 		out[j] = value[j] * scale;
 }
