@@ -148,7 +148,7 @@ struct plumb_tolerance {
 
 struct plumb_verdict {
 	bool pass;
-	double share; /* largest of (what was measured / what the tolerance allows): <= 1 when it passes; above, or Inf, when not */
+	double share;   /* largest of (measured / allowed): <= 1 when it passes; above, or Inf, when not */
 	char text[512]; /* "pass: ..." or "FAIL: ..." with each condition that failed, first the worst element */
 };
 

@@ -118,8 +118,8 @@ int plumb_config_read(const char *path, struct plumb_config *out, struct plumb_e
 /* The same from memory: text of size bytes (no terminator needed), name for messages. */
 int plumb_config_parse(const char *text, size_t size, const char *name, struct plumb_config *out, struct plumb_error *err);
 
-/* A config as the text of a config.json: parsing it gives the same config, every field. To be freed with free(); NULL: out of
- * memory. */
+/* A config as the text of a config.json: parsing it gives the same config, every field. To be freed with free(); NULL:
+ * out of memory. */
 char *plumb_config_text(const struct plumb_config *config);
 
 #ifdef __cplusplus

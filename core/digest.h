@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* One number for everything a run wrote: every output of every op, every row of the state left behind.
  *
- * Each row of each output (the part that belongs to one token) is hashed with its op, layer, site, operand and position, and
- * the hashes are added, so the digest does not depend on how many rows a call had. All NaNs count as one, since their
- * payload is nobody's promise; -0 and +0 differ. 128 bits, not cryptographic: it tells runs apart, not enemies. */
+ * Each row of each output (the part that belongs to one token) is hashed with its op, layer, site, operand and
+ * position, and the hashes are added, so the digest does not depend on how many rows a call had. All NaNs count as one,
+ * since their payload is nobody's promise; -0 and +0 differ. 128 bits, not cryptographic: it tells runs apart, not
+ * enemies. */
 #ifndef PLUMB_CORE_DIGEST_H
 #define PLUMB_CORE_DIGEST_H
 

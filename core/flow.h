@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What the decoder does in a layer: the order of ops, which it follows (core/decoder.c), and which output is whose input,
- * which a fused entry has to know (opt/user.h). That the decoder's buffers are as the second says, tests/test_user.c holds. */
+/* What the decoder does in a layer: the order of ops, which it follows (core/decoder.c), and which output is whose
+ * input, which a fused entry has to know (opt/user.h). tests/test_user.c holds the second against the decoder's buffers. */
 #ifndef PLUMB_CORE_FLOW_H
 #define PLUMB_CORE_FLOW_H
 
@@ -25,16 +25,16 @@ struct plumb_step {
 
 enum { PLUMB_FLOW_MAX = 32 }; /* steps of a layer, at most */
 
-/* The ops of a layer in order; layer L: embed, which runs before all layers, then the final mixer, lm_head and argmax, which
- * run after them. Returns how many.
+/* The ops of a layer in order; layer L: embed, which runs before all layers, then the final mixer, lm_head and argmax,
+ * which run after them. Returns how many.
  * Source: model-spec 2.2; within the stages 2.3 to 2.10. */
 int plumb_flow_order(const struct plumb_config *cfg, int layer, struct plumb_step out[PLUMB_FLOW_MAX]);
 
-/* Whether the output feeds an input of the op `to`. */
+/* Whether this output of the op `from` is that input of the op `to`. */
 bool plumb_flow_feeds(enum plumb_op from, const char *output, enum plumb_op to, const char *input);
 
-/* Whether something other than the count ops of covered[] reads the output (or nobody in particular does, as of
- * tokens). */
+/* Whether something other than the count ops of covered[] reads the output: another op, or whoever runs the decoder
+ * (logits, tokens). */
 bool plumb_flow_leaves(enum plumb_op from, const char *output, const enum plumb_op *covered, int count);
 
 #ifdef __cplusplus

@@ -133,8 +133,8 @@ PLUMB_FN uint16_t plumb_f32_to_f16(float x)
 	return (uint16_t)(sign | plumb_shift_rne(abs - (112u << 23), 13));
 }
 
-/* E4M3FN. Exact; 0x7F and 0xFF give a quiet NaN with the code's sign. Masks
- * instead of branches: a loop of it is vector code. */
+/* E4M3FN. Exact; 0x7F and 0xFF give a quiet NaN with the code's sign. Masks instead of branches: a loop of it is vector
+ * code. */
 PLUMB_FN float plumb_e4m3_to_f32(uint8_t code)
 {
 	uint32_t sign = (uint32_t)(code & 0x80u) << 24;
@@ -166,8 +166,8 @@ PLUMB_FN uint8_t plumb_f32_to_e4m3(float x)
 }
 
 /*
- * E2M1, in the low four bits; the upper four are ignored, so both nibbles of a packed byte decode as code and code
- * >> 4. Magnitudes 0 0.5 1 1.5 2 3 4 6: two bits of exponent and one of mantissa moved to their places in a binary32 and
+ * E2M1, in the low four bits; the upper four are ignored, so the nibbles of a packed byte decode as byte and byte >> 4.
+ * Magnitudes 0 0.5 1 1.5 2 3 4 6: two bits of exponent and one of mantissa moved to their places in a binary32 and
  * rebiased by 126, which is right for all but 0 and the one subnormal, 0.5. Code 8 is -0.
  */
 PLUMB_FN float plumb_e2m1_to_f32(uint8_t nibble)
@@ -180,11 +180,11 @@ PLUMB_FN float plumb_e2m1_to_f32(uint8_t nibble)
 }
 
 /*
- * Saturating at +-6, Inf included; ties go to the even code (0.25 -> 0, 0.75 -> 1, 1.25 -> 1, 1.75 -> 2, 2.5 -> 2, 3.5
- * -> 4, 5 -> 4). A negative value that rounds to zero gives 8, which is -0. The format has no NaN: a NaN of either sign
- * gives 7
- * (+6), as PTX defines cvt.rn.satfinite.e2m1x2.f32. LIMIT: so a NaN does not survive this encoder; whoever packs a
- * block must look for NaN first (its block maximum is one too, if taken with a comparison that lets NaN through).
+ * Saturating at +-6, Inf included; ties go to the even code (0.25 -> 0, 0.75 -> 1, 1.25 -> 1, 1.75 -> 2, 2.5 -> 2,
+ * 3.5 -> 4, 5 -> 4). A negative value that rounds to zero gives 8, which is -0. The format has no NaN: a NaN of either
+ * sign gives 7 (+6), as PTX defines cvt.rn.satfinite.e2m1x2.f32.
+ * LIMIT: so a NaN does not survive this encoder; whoever packs a block must look for NaN first (its block maximum is one
+ * too, if taken with a comparison that lets NaN through).
  */
 PLUMB_FN uint8_t plumb_f32_to_e2m1(float x)
 {

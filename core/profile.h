@@ -73,7 +73,8 @@ const char *plumb_profile_shipped(int number, const char **text, size_t *size);
 typedef int plumb_group_fn(void *self, enum plumb_group group, const char *name, struct plumb_weight *w);
 int plumb_groups_walk(struct plumb_model *model, plumb_group_fn *fn, void *self);
 
-/* The same over what belongs to no group, the vectors: group is PLUMB_GROUP_COUNT, name e.g. "layers.3.self_attn.q_norm". */
+/* The same over what belongs to no group, the vectors: group is PLUMB_GROUP_COUNT, name e.g.
+ * "layers.3.self_attn.q_norm". */
 int plumb_vectors_walk(struct plumb_model *model, plumb_group_fn *fn, void *self);
 
 #ifdef __cplusplus

@@ -10,7 +10,7 @@
 #include "core/json.h"
 #include "core/weight.h"
 
-static const struct plumb_json_limits limits = {.bytes = 16 << 20, .depth = 64, .values = 1 << 20}; /* as for config.h */
+static const struct plumb_json_limits limits = {.bytes = 16 << 20, .depth = 64, .values = 1 << 20}; /* as core/config.c */
 
 struct checker {
 	const struct plumb_shards *shards;

@@ -34,7 +34,8 @@ struct plumb_synthetic_tensor {
 #define PLUMB_SYNTHETIC_SCALES (UINT64_C(1) << 62) /* first word of the scales */
 #define PLUMB_SYNTHETIC_GLOBAL (UINT64_C(1) << 63) /* word of the global scale */
 
-/* The finaliser of splitmix64 behind one step of its counter (Steele, Lea, Flood 2014): every bit of z reaches every bit. */
+/* The finaliser of splitmix64 behind one step of its counter (Steele, Lea, Flood 2014): every bit of z reaches every
+ * bit. */
 PLUMB_FN uint64_t plumb_synthetic_scramble(uint64_t z)
 {
 	z += UINT64_C(0x9E3779B97F4A7C15);

@@ -239,7 +239,7 @@ static int check_rules(const struct plumb_tolerances *t, const char *name, struc
 	int general[2][2] = {{0}};
 
 	for (int i = 0; i < t->rules; i++) {
-		/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): a rule that was read has a suffix, maybe an empty one */
+		/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): every rule has a suffix, maybe an empty one */
 		general[t->rule[i].view][t->rule[i].policy] += t->rule[i].suffix[0] == '\0';
 		for (int j = 0; j < i; j++)
 			if (same_place(&t->rule[i], &t->rule[j]))

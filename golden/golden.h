@@ -23,10 +23,9 @@ enum { PLUMB_GOLDEN_FORMAT = 1 }; /* the attribute `format`; files without it ar
 
 /* Open a golden file; *out is set on success and released by plumb_golden_close.
  * Demands /input_ids (integers, rank 1, 1 to PLUMB_H5_MAX_COUNT of them), at least one of the groups fp32 and bf16 with
- * at least one dataset that can be read, and an integer `prefill` in 0..T where there is one; a seal, where there is one, must
- * hold (golden/seal.h). input_ids may be any
- * integers: their range is that of a vocabulary the caller knows. Errors: PLUMB_BAD_INPUT, one line with the file, the
- * dataset, its value and what was expected. */
+ * at least one dataset that can be read, and an integer `prefill` in 0..T where there is one; a seal, where there is
+ * one, must hold (golden/seal.h). input_ids may be any integers: their range is that of a vocabulary the caller knows.
+ * Errors: PLUMB_BAD_INPUT, one line with the file, the dataset, its value and what was expected. */
 int plumb_golden_open(const char *path, struct plumb_golden **out, struct plumb_error *err);
 void plumb_golden_close(struct plumb_golden *golden);
 

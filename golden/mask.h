@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* A recorded choice of QSA, `qsa/selected_mask`, has two spellings: floats that are 0 where selected and the lowest number of
- * the run's type elsewhere (an additive mask, as transformers has it up to 5.22 and Plumb writes it), and integers that are 1 where
- * selected and 0 elsewhere (a boolean mask, as in transformers from 5.23 on and most engines). */
+/* A recorded choice of QSA, `qsa/selected_mask`, has two spellings: floats that are 0 where selected and the lowest
+ * number of the run's type elsewhere (an additive mask, as transformers has it up to 5.22 and Plumb writes it), and
+ * integers that are 1 where selected and 0 elsewhere (a boolean mask, as in transformers from 5.23 on and most
+ * engines). */
 #ifndef PLUMB_GOLDEN_MASK_H
 #define PLUMB_GOLDEN_MASK_H
 

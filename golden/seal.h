@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* Checksums of golden files: of each dataset's values, and of everything else that a golden file says (the seal).
  *
- * A dataset with a text attribute `sha256` holds values whose SHA-256 that is: of little-endian binary32 for floats, of
- * little-endian int64 for integers, row-major. A root with a text attribute `sha256` is sealed: it is the SHA-256 of
- * this text, a line each, a OBJECT NAME VALUE   for each attribute of plumb_golden_sealed[] that is there, in that
- * order; OBJECT is / or /fp32 d NAME f|i D0xD1 SHA  for each dataset of numbers in byte order of names: its kind, sizes
- * and its sha256, or - so a dataset that went missing, was renamed or reshaped, and provenance that was edited, are
- * found when a file is opened. Files without these attributes are taken as they are. Found with them: damage and
- * mistakes, not forgery. */
+ * The text attribute `sha256` of a dataset is the SHA-256 of its values: of little-endian binary32 for floats, of
+ * little-endian int64 for integers, row-major. A file whose root has a text attribute `sha256` is sealed: that is the
+ * SHA-256 of these lines, each ended by a newline,
+ *
+ *   a OBJECT NAME VALUE    an attribute of plumb_golden_sealed[], in its order, where it is there; OBJECT is / or /fp32
+ *   d NAME KIND SIZES SHA  a dataset of numbers, in byte order of names; KIND f or i, SIZES like 7x64, SHA its sha256 or -
+ *
+ * so that a dataset that went missing, was renamed or reshaped, and provenance that was edited, are found when a file is
+ * opened. Files without these attributes are taken as they are. What they find is damage and mistakes, not forgery. */
 #ifndef PLUMB_GOLDEN_SEAL_H
 #define PLUMB_GOLDEN_SEAL_H
 

@@ -29,7 +29,7 @@ struct plumb_device_options {
 	bool own_memory; /* simt: memory apart from the host's, as a GPU has; runs the copying of cuda without a GPU */
 	int ordinal;     /* cuda: which GPU */
 	enum plumb_poison poison; /* not OFF: a guarded device, see plumb_device_poison */
-	bool traps; /* simt: scratch ends where memory traps (opt/trap.h): for a process of which somebody tells how it ended */
+	bool traps; /* simt: scratch ends where memory traps (opt/trap.h): for a process whose end somebody reports */
 };
 
 /* Open a device; options: NULL for all zero. One OS thread uses a device at a time.

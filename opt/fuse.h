@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Neighbours as one launch. Every op exists alone, and alone it runs wherever somebody looks: in single calls, copied calls,
- * with an observer, a guard, or neighbours of another set. In a step of a graph (opt/graph.h) nobody looks in between: there
- * an op may leave its launch to the next one, which takes it along in a launch of both, to the same bits, or, where it is not
- * the one that was expected, lets it go first.
+/* Neighbours as one launch. Every op exists alone, and alone it runs wherever somebody looks: in single calls, copied
+ * calls, with an observer, a guard, or neighbours of another set. In a step of a graph (opt/graph.h) nobody looks in
+ * between: there an op may leave its launch to the next one, which takes it along in a launch of both, to the same
+ * bits, or, where it is not the one that was expected, lets it go first.
  *
  *	gdn_step    gdn_conv, gdn_recurrence, gdn_norm_gate
  *	hc_inject   hc_inject into the next site's hc_norm_down

@@ -284,8 +284,8 @@ static int collect(struct plumb_guard *g, const struct plumb_call *call)
 			place(g, it);
 		g->items++;
 	}
-	/* a buffer that is read as well cannot be poisoned, nor checked for being unchanged; but rows that one op of a fused entry
-	 * has to append to a cache are written before another one of it reads them */
+	/* a buffer that is read as well cannot be poisoned, nor checked for being unchanged; but rows that one op of a
+	 * fused entry has to append to a cache are written before another of its ops reads them */
 	for (struct item *it = g->item; it < g->item + g->items; it++)
 		for (struct item *q = it + 1; q < g->item + g->items; q++)
 			if (q->offset == it->offset) {
@@ -363,7 +363,7 @@ static struct plumb_device *device_of(const struct plumb_guard *g, const struct 
 	return device;
 }
 
-/* Before and after the op: nobody, or everybody, may touch the pages between the clones. False: they cannot be protected. */
+/* Before the op nobody may touch the pages between the clones (set), after it everybody may. False: the system refuses. */
 static bool set_traps(struct plumb_guard *g, bool set)
 {
 	const size_t page = plumb_trap_page();

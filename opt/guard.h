@@ -13,9 +13,9 @@
  * The results then go to the real buffers, so a run through a guard gives the bits of a run without. Fillers (-1, -inf)
  * are values like others.
  *
- * LIMIT: a read outside is seen where the result follows it, and under plumb_guard_trap within a page of the operand; a write that
- * lands farther than 4 KiB outside, or in another operand's data, is seen only there. Weights are
- * not guarded (simt and ref read the model's own memory). A guarded call copies whole caches, so it is linear in the
+ * LIMIT: a read outside is seen where the result follows it, and under plumb_guard_trap within a page of the operand; a
+ * write that lands farther than 4 KiB outside, or in another operand's data, is seen only there. Weights are not
+ * guarded (simt and ref read the model's own memory). A guarded call copies whole caches, so it is linear in the
  * capacity. */
 #ifndef PLUMB_OPT_GUARD_H
 #define PLUMB_OPT_GUARD_H
@@ -59,8 +59,9 @@ void plumb_guard_destroy(struct plumb_guard *guard);
  */
 int plumb_guard_watch(struct plumb_guard *guard, struct plumb_device *device, struct plumb_error *err);
 
-/* From now on clones end (or by turn begin) where memory traps (opt/trap.h) while an op runs on the host: for a process of which
- * somebody handles the signal. They keep the alignment of the originals modulo 16. Of one turn, equal calls have equal addresses. */
+/* From now on clones end (or, by turn, begin) where memory traps (opt/trap.h) while an op runs on the host: for a process
+ * of which somebody handles the signal. They keep the alignment of the originals modulo 16. Of one turn, equal calls
+ * have equal addresses. */
 void plumb_guard_trap(struct plumb_guard *guard, uint64_t turn);
 bool plumb_guard_traps(const struct plumb_guard *guard); /* whether that was called */
 

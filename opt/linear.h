@@ -14,7 +14,7 @@ struct linear_part {
 };
 
 /* y[t] = rne(w . x[t]) of up to four matrices of the same columns and of any formats; x (T, K). One launch a token.
- * Rows split(S, 256) with the rows of all parts. */
+ * Rows split(pieces, 256) with the rows of all parts. */
 int linear_opt(const struct plumb_env *env, const float *x, int64_t T, const struct linear_part *part, int parts);
 
 #endif

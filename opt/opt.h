@@ -3,8 +3,8 @@
  *
  * A function here sees arguments whose every data pointer is valid on the device: on simt that is host memory as it is;
  * on cuda opt/mirror.c has replaced each pointer by its device copy (struct plumb_weight and struct plumb_cache stay
- * host structs whose data, scale and page members point to the device). It launches on the device's stream, one token of the T after the
- * other, and does not wait. */
+ * host structs whose data, scale and page members point to the device). It launches on the device's stream, one token
+ * of the T after the other, and does not wait. */
 #ifndef PLUMB_OPT_OPT_H
 #define PLUMB_OPT_OPT_H
 

@@ -40,8 +40,8 @@ struct plumb_user_mark {
 /* "op attn_gate layer 3 position 12: ./mine.so", or "./mine.so while loading". */
 const char *plumb_user_mark_show(const struct plumb_user_mark *mark, char *text, size_t size);
 
-/* Where the users' code finds its stdout while it runs, so that what it prints stays out of a report there. NULL: where ours
- * is. Of the whole process. */
+/* Where the users' code finds its stdout while it runs, so that what it prints stays out of a report there. NULL: where
+ * ours is. Of the whole process. */
 void plumb_user_output(FILE *for_kernels);
 
 struct plumb_user;

@@ -107,14 +107,16 @@ struct plumb_user {
 	struct user_unit **unit;
 	int units;
 	struct plumb_user_options options;
-	/* workspace of host kernels: workspace_room bytes, at whose end are what a call asked for and, without traps, a zone */
+	/* workspace of host kernels: workspace_room bytes, at whose end are what a call asked for and, without traps, a
+	 * zone */
 	unsigned char *workspace;
 	size_t workspace_room;
 	struct plumb_trap workspace_trap;
 	struct user_world world;
 };
 
-/* Whether the file is there, a regular one, and holds all that its headers promise. path: as open takes it, for messages too.
+/* Whether the file is there, a regular one, and holds all that its headers promise. path: as open takes it, for
+ * messages too.
  * Errors: PLUMB_BAD_INPUT. */
 int user_file_check(const char *path, struct plumb_error *err);
 
@@ -122,10 +124,10 @@ void user_workspace_free(struct plumb_user *user); /* opt/user_call.c, which mak
 
 void user_world_begin(struct user_world *world, struct plumb_user_mark *mark);
 void user_world_end(struct user_world *world);
-/* Before and after a user's code. mode: what it runs in; NULL: as the process. leave gives the process its own mode back
- * and returns what was left changed that may not be, a phrase for a message, or NULL; with mode, which gets the one that was
- * left, another mode is no fault. pool: OpenMP's threads
- * get it back as well. A copy of the process (fork) does not come back from it. */
+/* Before and after a user's code. mode: what it runs in; NULL: as the process. leave gives the process its own mode
+ * back and returns what was left changed that may not be, a phrase for a message, or NULL; with mode, which gets the
+ * one that was left, another mode is no fault. pool: OpenMP's threads get it back as well. A copy of the process (fork)
+ * does not come back from it. */
 void user_world_enter(struct user_world *world, const fenv_t *mode, bool thorough, bool pool);
 const char *user_world_leave(struct user_world *world, struct plumb_user_mark *mark, fenv_t *mode);
 

@@ -73,7 +73,8 @@ int attn_qk_rope_ref(const struct plumb_env *env, const void *args)
 	return status;
 }
 
-/* Scratch of a thread: ABREAST query heads of one kv head are taken together, so that keys and values are decoded once for them. */
+/* Scratch of a thread: ABREAST query heads of one kv head are taken together, so that keys and values are decoded once
+ * for them. */
 struct attend {
 	int64_t *list;         /* (most) the tokens, ascending */
 	double (*s)[ABREAST];  /* (most, ABREAST) scores, then their exponentials */

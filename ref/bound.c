@@ -144,7 +144,7 @@ static void add_element(struct plumb_bound_stat *s, struct cluster *c, int64_t i
 	double error = (double)candidate - b.value, allowed = b.error * (1.0 + 0x1p-20) + 0x1p-48 * fabs(b.value);
 	double ratio = fabs(error) <= allowed && b.error == 0.0 ? 0.0 : b.error > 0.0 ? fabs(error) / allowed : HUGE_VAL;
 	worst(s, ratio, index, candidate, b);
-	/* a value that repeats the one before it (equal weights of tied experts) rounds the same way again: no new evidence */
+	/* a value that repeats the one before it (equal weights of tied experts) rounds the same way: no new evidence */
 	bool repeats = b.value == c->last;
 	c->last = b.value;
 	if (b.spread > 0.0 && !repeats) {

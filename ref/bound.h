@@ -29,7 +29,8 @@
  *          z > sqrt(C)/4, for C numbers that are not 0.
  *
  * RMS and bias need PLUMB_BOUND_ELEMENTS elements, bias PLUMB_BOUND_CLUSTERS tokens as well, and RMS the weight of
- * PLUMB_BOUND_TOKENS equal ones, (sum n_t)^2 / sum n_t^2; below, they decide nothing. Selections (experts, blocks, tokens) have no bound: they are compared as sets elsewhere. */
+ * PLUMB_BOUND_TOKENS equal ones, (sum n_t)^2 / sum n_t^2; below, they decide nothing. Selections (experts, blocks,
+ * tokens) have no bound: they are compared as sets elsewhere. */
 #ifndef PLUMB_REF_BOUND_H
 #define PLUMB_REF_BOUND_H
 

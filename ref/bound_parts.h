@@ -16,7 +16,7 @@ struct plumb_ball bound_dot(const struct plumb_ball *a, const struct plumb_ball 
 /* sum_k a[k] by plain additions. */
 struct plumb_ball bound_sum(const struct plumb_ball *a, int64_t n, int depth);
 
-/* y[t, n] = row n of w . x[t] before its rne, split(S, 256) with call_rows rows. x: (T, K), y: (T, N). */
+/* y[t, n] = row n of w . x[t] before its rne, split(pieces, 256) with call_rows rows. x: (T, K), y: (T, N). */
 int bound_linear(const struct plumb_env *env, const struct plumb_weight *w, const struct plumb_ball *x, int64_t T,
 	int64_t call_rows, struct plumb_ball *y);
 
@@ -31,8 +31,8 @@ struct plumb_ball bound_inverse_rms(const struct plumb_env *env, const struct pl
 void bound_norm(const struct plumb_env *env, const struct plumb_ball *x, const float *w, int64_t n, int width,
 	struct plumb_ball *y);
 
-/* x (n), already rounded, rotated by a row of the rope table; y is what is stored: an output (ball_out), or in cache, unless
- * that is NULL; y may be x. */
+/* x (n), already rounded, rotated by a row of the rope table; y is what is stored: an output (ball_out), or in cache,
+ * unless that is NULL; y may be x. */
 void bound_rope(const struct plumb_env *env, const struct plumb_ball *x, const float *rope, int64_t n,
 	const struct plumb_cache *cache, struct plumb_ball *y);
 

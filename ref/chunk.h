@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Perturbed evaluation of the GDN recurrence: as far off as its chunked form may be. Without perturbation (a chunk of NULL) every
- * function here is the plain recurrence.
+/* Perturbed evaluation of the GDN recurrence: as far off as its chunked form may be. Without perturbation (a chunk of
+ * NULL) every function here is the plain recurrence.
  *
  * Implementations that take a prompt at once solve for CHUNK tokens together: what the state holds is then written as a sum
  * over the chunk's tokens j, (k . k_j) D_j delta_j, D_j = exp(G - G_j), G the running sum of the log decays g. In binary32

@@ -14,8 +14,8 @@
 enum { PANEL = 32, LANES = 8 };
 
 /* Plain: rows at a time, whose sums hide one another's latency, and columns of them, decoded into the first cache:
- * measured, docs/performance.md. COLUMNS is a multiple of LANES. The rows are 1/ROWS of all apart: memory is read in ROWS streams
- * that do not break off at the end of a row. */
+ * measured, docs/performance.md. COLUMNS is a multiple of LANES. The rows are 1/ROWS of all apart: memory is read in
+ * ROWS streams that do not break off at the end of a row. */
 enum { ROWS = 4, COLUMNS = 256 };
 
 enum { BLAS_BUFFER = 132 << 20 }; /* bytes that OpenBLAS takes for a thread that multiplies, 128 MiB and a page, measured */

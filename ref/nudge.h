@@ -7,10 +7,11 @@
  * rounded; a handful of seeds shows what else a right implementation may write. u = 2^-24.
  *
  * Sums. Added one by one in binary32, each partial sum s_k is rounded with an error of variance at most (u s_k)^2 / 3.
- * Without a preferred order of the n terms x, s_k has the mean k/n S and around it the variance k (n - k) / n times that of
- * a term, so that the error's variance is at most u^2/3 * sum_k E[s_k^2] = u^2 n (S^2 / 9 + |x|^2 / 18): the known
- * u sqrt(n / 6) |x| where S^2 = |x|^2, u sqrt(n) / 3 of S where all terms are alike. Orders with more accumulators have less.
- * A sum is moved by up to NUDGE_SIGMAS of these standard deviations: 6 of 100 000 errors are larger, of the worst of orders.
+ * Without a preferred order of the n terms x, s_k has the mean k/n S and around it the variance k (n - k) / n times
+ * that of a term, so that the error's variance is at most u^2/3 * sum_k E[s_k^2] = u^2 n (S^2 / 9 + |x|^2 / 18): the
+ * known u sqrt(n / 6) |x| where S^2 = |x|^2, u sqrt(n) / 3 of S where all terms are alike. Orders with more
+ * accumulators have less. A sum is moved by up to NUDGE_SIGMAS of these standard deviations: 6 of 100 000 errors are
+ * larger, of the worst of orders.
  *
  * Everything else that is rounded comes out of a chain of few operations: by up to NUDGE_STEPS units in the last place. The
  * longest is a norm's, (x * r) * (1 + w), r = 1 / sqrt(m + eps): seven roundings at half a unit (m counts as a sum), each
@@ -30,9 +31,9 @@
 #define NUDGE_SIGMAS 4.0
 #define NUDGE_STEPS 4.0
 
-/* Of a value, by a seed: half to all of 1, or of -1. Never little, so that one move crosses what is near in half of the passes;
- * and never the same, so that two moves behind each other do not cancel. Of the value as binary32: its last bits in binary64
- * depend on the machine's BLAS. */
+/* Of a value, by a seed: half to all of 1, or of -1. Never little, so that one move crosses what is near in half of the
+ * passes; and never the same, so that two moves behind each other do not cancel. Of the value as binary32: its last
+ * bits in binary64 depend on the machine's BLAS. */
 static inline double nudge_share(const struct plumb_env *env, double x)
 {
 	uint64_t h = ((uint64_t)plumb_f32_bits((float)x) ^ env->nudge << 32) + UINT64_C(0x9E3779B97F4A7C15) * env->nudge;
@@ -75,8 +76,8 @@ static inline double total(const struct plumb_env *env, const struct sum *s)
 	return nudge_sum(env, s->value, s->squares, s->terms);
 }
 
-/* ABREAST sums of n terms at once, x[i, j] * y[i] of sum j, each in the order of i, as add() does: while one waits for its last
- * addition, others go on. x: (n, ABREAST), y: (n). */
+/* ABREAST sums of n terms at once, x[i, j] * y[i] of sum j, each in the order of i, as add() does: while one waits for
+ * its last addition, others go on. x: (n, ABREAST), y: (n). */
 enum { ABREAST = 8 };
 
 static inline void add_each(const struct plumb_env *env, const double (*restrict x)[ABREAST], const double *restrict y,
@@ -95,8 +96,8 @@ static inline void add_each(const struct plumb_env *env, const double (*restrict
 		sum[j] = (struct sum){value[j], squares[j], n};
 }
 
-/* The sum of n numbers that are `stride` apart, in their order. Numbers that were rounded to bf16 and are of like size: binary32
- * holds every partial sum, in any order, and there is one answer. */
+/* The sum of n numbers that are `stride` apart, in their order. Numbers that were rounded to bf16 and are of like size:
+ * binary32 holds every partial sum, in any order, and there is one answer. */
 static inline double total_of(const struct plumb_env *env, const double *x, int64_t stride, int64_t n)
 {
 	struct sum sum = {0};

@@ -15,8 +15,8 @@ static inline double rne(const struct plumb_env *env, double x)
 	return env->policy == PLUMB_POLICY_BF16 ? (double)plumb_round_bf16((float)nudge_value(env, x)) : x;
 }
 
-/* x as binary32, and where that is not exact as one of its odd neighbours: what lies half way between two bf16 numbers is even, so
- * a value there is one that was there exactly. */
+/* x as binary32, and where that is not exact as one of its odd neighbours: what lies half way between two bf16 numbers
+ * is even, so a value there is one that was there exactly. */
 static inline float round_to_odd(double x)
 {
 	float f = (float)x;

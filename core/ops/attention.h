@@ -10,7 +10,7 @@
  * Shapes       x (T, D), w_q (Hq*2*Dh, D), w_k, w_v (Hkv*Dh, D), qg (T, Hq, 2, Dh), k, v (T, Hkv, Dh).
  * Layout       row-major; head h of qg: Dh of query, then Dh of gate.
  * Units        none.
- * Numerics     binary32; rows split(S, 256) with rows Hq*2*Dh + 2*Hkv*Dh. NaN carried.
+ * Numerics     binary32; rows split(pieces, 256) with rows Hq*2*Dh + 2*Hkv*Dh. NaN carried.
  * Determinism  bit-exact on every device.
  * Errors       none.
  * Source       model-spec 2.7. */
@@ -61,13 +61,13 @@ struct plumb_attn_qk_rope {
  * Shapes       q (T, Hq, Dh), caches (P, Hkv*Dh), block (T, N), count (T), position (1), o (T, Hq, Dh).
  * Layout       block: ascending block indices, count[t] of them, the rest -1. Caches are paged.
  * Units        positions and blocks, 0-based.
- * Numerics     j runs over A(p) ascending, index i in that list. q.k strided(256) over Dh. The softmax sum is taken in tiles
- *              of PLUMB_ATTN_TILE list entries: m_t = the tile's maximum (exact, in any order); S_t = strided(32) sum of
- *              exp(s_i - m_t), where +0 stands for an m_t of -Inf; max = the largest m_t; L = strided(32) over t of
- *              S_t * exp(m_t - max). P_i = rne(exp(s_i - max) / L). o: chunks of
- *              PLUMB_ATTN_CHUNK list entries, each serial by fmaf from +0; to the first chunk's sum the others are
- *              added left to right; one rne. k_j and v_j are what the caches hold, widened to binary32 (fp8: code times
- *              scale, rounded once). NaN carried (a NaN score makes the whole head NaN).
+ * Numerics     j runs over A(p) ascending, index i in that list. q.k strided(256) over Dh. The softmax sum is taken in
+ *              tiles of PLUMB_ATTN_TILE list entries: m_t = the tile's maximum (exact, in any order); S_t = strided(32)
+ *              sum of exp(s_i - m_t), where +0 stands for an m_t of -Inf; max = the largest m_t; sum = strided(32) over
+ *              t of S_t * exp(m_t - max). P_i = rne(exp(s_i - max) / sum). o: chunks of PLUMB_ATTN_CHUNK list entries,
+ *              each serial by fmaf from +0; to the first chunk's sum the others are added left to right; one rne.
+ *              k_j and v_j are what the caches hold, widened to binary32 (fp8: code times scale, rounded once). NaN
+ *              carried (a NaN score makes the whole head NaN).
  * Determinism  bit-exact on every device; cache rows outside A(p) are not read.
  * Errors       none. A(p) is never empty: p is in the tail, or its own block is complete and N >= 1 blocks are taken.
  * Source       model-spec 2.7, 2.8 (A(p)). */
@@ -101,7 +101,7 @@ struct plumb_attn_gate {
  * Shapes       x (T, Hq*Dh), w (D, Hq*Dh), y (T, D).
  * Layout       row-major.
  * Units        none.
- * Numerics     binary32; rows split(S, 256) with rows D. NaN carried.
+ * Numerics     binary32; rows split(pieces, 256) with rows D. NaN carried.
  * Determinism  bit-exact on every device.
  * Errors       none.
  * Source       model-spec 2.7. */

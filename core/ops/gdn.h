@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Contracts of the GDN (gated delta net) stage. Letters: core/config.h. Orders: core/order.h. rne: the policy's rounding. */
+/* Contracts of the GDN (gated delta net) stage. Letters: core/config.h. Orders: core/order.h. rne: the policy's
+ * rounding. */
 #ifndef PLUMB_CORE_OPS_GDN_H
 #define PLUMB_CORE_OPS_GDN_H
 
@@ -10,7 +11,7 @@
  * Shapes       x (T, D), w_qkv (C, D), w_z (Hv*Dv, D), w_b (Hv, D), w_a (Hv, D); qkv (T, C), z (T, Hv*Dv), b, a (T, Hv).
  * Layout       row-major; qkv = q (Hk*Dk) | k (Hk*Dk) | v (Hv*Dv).
  * Units        none.
- * Numerics     binary32; rows split(S, 256) with rows C + Hv*Dv + 2*Hv. NaN carried.
+ * Numerics     binary32; rows split(pieces, 256) with rows C + Hv*Dv + 2*Hv. NaN carried.
  * Determinism  bit-exact on every device.
  * Errors       none.
  * Source       model-spec 2.6. */
@@ -57,9 +58,9 @@ struct plumb_gdn_conv {
  *              state_format, when it is stored (nearest even; f16: subnormals kept, from 65520 on +-Inf, as IEEE has
  *              it), after every token, whatever T: the next token reads what is stored. o is computed from the state
  *              before that rounding, as served engines do (the state is in registers there, and o is no worse for it).
- *              Sums over Dk strided(128). State update by one fmaf after the decay product. Every other operation rounds once, in the order written: qn is
- *              divided by the root, then by sqrt(Dk) rounded to binary32; g = -(exp(A_log)*softplus(a + dt_bias)).
- *              Functions of core/math32.h. NaN carried.
+ *              Sums over Dk strided(128). State update by one fmaf after the decay product. Every other operation
+ *              rounds once, in the order written: qn is divided by the root, then by sqrt(Dk) rounded to binary32;
+ *              g = -(exp(A_log)*softplus(a + dt_bias)). Functions of core/math32.h. NaN carried.
  * Determinism  bit-exact on every device.
  * Errors       a state_format with scales is refused.
  * Source       model-spec 2.6. */
@@ -97,7 +98,7 @@ struct plumb_gdn_norm_gate {
  * Shapes       x (T, Hv*Dv), w (D, Hv*Dv), y (T, D).
  * Layout       row-major.
  * Units        none.
- * Numerics     binary32; rows split(S, 256) with rows D. NaN carried.
+ * Numerics     binary32; rows split(pieces, 256) with rows D. NaN carried.
  * Determinism  bit-exact on every device.
  * Errors       none.
  * Source       model-spec 2.6. */

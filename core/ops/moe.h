@@ -14,7 +14,7 @@
  *              shared_weight (T).
  * Layout       row-major; slot k of expert and weight is rank k.
  * Units        expert ids.
- * Numerics     rows split(S, 256) with rows E + 1, gate and shared gate together; softmax of the stored logits in
+ * Numerics     rows split(pieces, 256) with rows E + 1, gate and shared gate together; softmax of the stored logits in
  *              binary32 under both policies: max = the largest, NaN when any is; e = exp(l - max); sum of e
  *              strided(256); prob = e / sum; top A by prob: larger first, then lower index, NaN below every number
  *              (--ties torch, oracle only: as torch.topk on the CPU); sum of the chosen serial in slot order.
@@ -39,7 +39,7 @@ struct plumb_moe_router {
  *              shared_hidden (T, Fs).
  * Layout       row-major; slots in the order of expert.
  * Units        none.
- * Numerics     rows split(S, 256) with rows 2*(A*F + Fs); a product of two rounded values, no fma. NaN carried.
+ * Numerics     rows split(pieces, 256) with rows 2*(A*F + Fs); a product of two rounded values, no fma. NaN carried.
  * Determinism  bit-exact on every device.
  * Errors       an id outside 0..E-1 reads no weight and makes hidden of its slot NaN: no router that keeps its contract
  *              gives one, so it must show.
@@ -62,8 +62,8 @@ struct plumb_moe_gate_up {
  *              shared_down (D, Fs), y (T, D), traces routed, shared (T, D).
  * Layout       row-major.
  * Units        none.
- * Numerics     rows of every expert and of the shared one split(S, 256) with rows D*(A+1), S by the columns of each: F
- *              and Fs; slot sum serial from +0: a product, then a sum, no fma. NaN carried.
+ * Numerics     rows of every expert and of the shared one split(pieces, 256) with rows D*(A+1), the pieces by the
+ *              columns of each: F and Fs; slot sum serial from +0: a product, then a sum, no fma. NaN carried.
  * Determinism  bit-exact on every device.
  * Errors       an id outside 0..E-1 reads no weight and makes routed and y of its token NaN. Traces may be NULL.
  * Source       model-spec 2.9. */

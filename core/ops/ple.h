@@ -51,7 +51,7 @@ struct plumb_ple_embed {
  *              gated (T, S, D), conv_in (T, S, D).
  * Layout       row-major; streams contiguous.
  * Units        none; eps is rms_norm_eps; the clamp is bf16(1e-6) = 0x3586 under policy bf16 and 1e-6f under f32.
- * Numerics     binary32. Projections split(S, 256) with rows S*D + D. GNorm: (x*r)*(1 + w), r = 1/sqrt(mean + eps),
+ * Numerics     binary32. Projections split(pieces, 256) with rows S*D + D. GNorm: (x*r)*(1 + w), r = 1/sqrt(mean + eps),
  *              mean = strided(256) sum of squares over D, divided by D. Gate sum strided(256) of rounded products, by
  *              plain addition, divided by sqrt(D) rounded to binary32; sign(0) = 0, so a zero gate gives g = 0,
  *              w = 0.5. Every other operation rounds once, in the order written. NaN carried.

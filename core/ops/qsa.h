@@ -14,8 +14,8 @@
  * Layout       rows 0..Hi*Di-1 of w are queries, the last Di the key. Caches are paged by the same table; a page of
  *              block keys holds page_rows/B rows.
  * Units        eps is rms_norm_eps; the same Dr dims turn as in attention, of a head of Di.
- * Numerics     rows split(S, 256) with rows (Hi+1)*Di; the B raw keys as the cache holds them, summed serially from +0,
- *              divided by B, rounded; norm as in attn_qk_rope, strided(128) over Di. NaN carried. Cache rows are
+ * Numerics     rows split(pieces, 256) with rows (Hi+1)*Di; the B raw keys as the cache holds them, summed serially from
+ *              +0, divided by B, rounded; norm as in attn_qk_rope, strided(128) over Di. NaN carried. Cache rows are
  *              rounded to the cache's format.
  * Determinism  bit-exact on every device. No other cache row changes.
  * Errors       none; position + T <= P is the decoder's to keep.

@@ -80,7 +80,7 @@ static void attend_close(struct attend *w)
 	free(w->tile);
 }
 
-/* L of the contract. s: (n) scores, max the largest; tile: (2, tiles) scratch. */
+/* sum of the contract. s: (n) scores, max the largest; tile: (2, tiles) scratch. */
 static float softmax_sum(const float *s, int64_t n, float max, float *tile)
 {
 	int64_t tiles = (n + PLUMB_ATTN_TILE - 1) / PLUMB_ATTN_TILE;

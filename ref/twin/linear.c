@@ -6,8 +6,8 @@
 
 #include "ref/twin/twin.h"
 
-/* Rows of a matrix at a time, measured: docs/performance.md. They are 1/ROWS of all rows apart, so that memory is read in ROWS streams
- * that do not break off at the end of a row. */
+/* Rows of a matrix at a time, measured: docs/performance.md. They are 1/ROWS of all rows apart, so that memory is read
+ * in ROWS streams that do not break off at the end of a row. */
 enum { ROWS = 4 };
 
 /* Neighbour-first pairwise tree over width accumulators, in place. Each level is packed into the front of the array: a sum
@@ -83,8 +83,8 @@ static void join(const float *restrict a, const float *restrict b, int64_t n, fl
 	}
 }
 
-/* twin_split_dot of rows first, first + apart, ... with x: ROWS of them at most, decoded one round of the accumulators at a time. a:
- * scratch (ROWS, PLUMB_ROW_LANES), whose rows beyond are what they were: their sums go nowhere. */
+/* twin_split_dot of rows first, first + apart, ... with x: ROWS of them at most, decoded one round of the accumulators
+ * at a time. a: scratch (ROWS, PLUMB_ROW_LANES), whose rows beyond are what they were: their sums go nowhere. */
 static void split_rows(
 	const struct plumb_weight *w, int64_t first, int64_t apart, const float *x, int pieces, float *a, float *sum)
 {
