@@ -3,6 +3,20 @@
 
 #include <stddef.h>
 
+int64_t plumb_cache_pages(const struct plumb_cache *cache)
+{
+	return (cache->rows + cache->page_rows - 1) / cache->page_rows;
+}
+
+size_t plumb_cache_bytes(const struct plumb_cache *cache)
+{
+	int64_t last = -1;
+	for (int64_t i = 0; i < plumb_cache_pages(cache); i++)
+		if (cache->page[i] > last)
+			last = cache->page[i];
+	return (size_t)((last + 1) * cache->page_rows) * plumb_format_row_bytes(cache->format, cache->width);
+}
+
 void *plumb_cache_row(const struct plumb_cache *cache, int64_t r)
 {
 	size_t row = (size_t)cache->page[r / cache->page_rows] * (size_t)cache->page_rows + (size_t)(r % cache->page_rows);

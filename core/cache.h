@@ -38,6 +38,10 @@ PLUMB_FN uint8_t plumb_cache_code(float x, float scale)
 	return x == x ? plumb_f32_to_e4m3(plumb_divf(x, scale)) : (uint8_t)0x7F;
 }
 
+/* Logical pages of a cache, and bytes of its data up to the end of the last physical page that one of them is mapped to. */
+int64_t plumb_cache_pages(const struct plumb_cache *cache);
+size_t plumb_cache_bytes(const struct plumb_cache *cache);
+
 /* Address of row r (0 <= r < rows). */
 void *plumb_cache_row(const struct plumb_cache *cache, int64_t r);
 

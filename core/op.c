@@ -337,6 +337,35 @@ bool plumb_op_runs(const struct plumb_config *cfg, enum plumb_op op, int layer)
 	return true;
 }
 
+int64_t plumb_operand_matrices(const struct plumb_config *cfg, const struct plumb_operand *o, const void *args)
+{
+	const struct plumb_extent any = {.T = 1, .capacity = 1}; /* no count of matrices depends on them */
+	int64_t dim[8] = {1}, count;
+
+	if (o->kind != PLUMB_KIND_BANK)
+		return 1;
+	if (!o->count)
+		return plumb_shape_eval(o->shape, cfg, &any, dim) > 0 ? dim[0] : 0;
+	memcpy(&count, (const char *)args + o->count, sizeof count);
+	return count;
+}
+
+int64_t plumb_operand_row_tokens(const struct plumb_config *cfg, const struct plumb_operand *o)
+{
+	return strncmp(o->shape, "NB", 2) == 0 ? cfg->block_tokens : 1;
+}
+
+void plumb_operand_written_rows(const struct plumb_config *cfg, const struct plumb_operand *o, int64_t rows,
+	int64_t position, int64_t T, int64_t *first, int64_t *limit)
+{
+	int64_t tokens = plumb_operand_row_tokens(cfg, o);
+
+	*first = position < 0 ? 0 : position / tokens;
+	*limit = position < 0 ? rows : (position + T) / tokens;
+	if (*limit > rows)
+		*limit = rows;
+}
+
 enum plumb_op plumb_op_find(const char *name)
 {
 	int i = 0;
@@ -345,57 +374,67 @@ enum plumb_op plumb_op_find(const char *name)
 	return (enum plumb_op)i;
 }
 
-/* One letter group at *s; moves *s past it. -1: unknown. */
+/* Every letter with its value for config c and extent x. */
+#define EACH_LETTER(X)                                                                                                     \
+	X("T", x->T)                                                                                                       \
+	X("P", x->capacity)                                                                                                \
+	X("NB", x->capacity / c->block_tokens)                                                                             \
+	X("D", c->hidden)                                                                                                  \
+	X("S", c->streams)                                                                                                 \
+	X("R", c->low_rank)                                                                                                \
+	X("V", c->vocab)                                                                                                   \
+	X("Hq", c->q_heads)                                                                                                \
+	X("Hkv", c->kv_heads)                                                                                              \
+	X("Dh", c->head_dim)                                                                                               \
+	X("Dr", c->rotary_dim)                                                                                             \
+	X("Hk", c->gdn_key_heads)                                                                                          \
+	X("Hv", c->gdn_value_heads)                                                                                        \
+	X("Dk", c->gdn_key_dim)                                                                                            \
+	X("Dv", c->gdn_value_dim)                                                                                          \
+	X("C", plumb_gdn_channels(c))                                                                                      \
+	X("Kc", c->gdn_conv_taps)                                                                                          \
+	X("E", c->experts)                                                                                                 \
+	X("A", c->experts_per_token)                                                                                       \
+	X("F", c->expert_inner)                                                                                            \
+	X("Fs", c->shared_inner)                                                                                           \
+	X("Hi", c->index_heads)                                                                                            \
+	X("Di", c->index_dim)                                                                                              \
+	X("B", c->block_tokens)                                                                                            \
+	X("N", c->block_budget)                                                                                            \
+	X("G", c->ngram)                                                                                                   \
+	X("Hg", plumb_ngram_heads(c))                                                                                      \
+	X("De", c->ple_dim)                                                                                                \
+	X("Kp", c->ple_conv_taps)                                                                                          \
+	X("W", plumb_ple_history(c))
+
+const char *plumb_shape_letter(int i)
+{
+#define LETTER_NAME(name, value) name,
+	static const char *const names[] = {EACH_LETTER(LETTER_NAME)};
+	return i >= 0 && (size_t)i < sizeof names / sizeof names[0] ? names[i] : NULL;
+}
+
+/* One letter group, or number, at *s; moves *s past it. -1: unknown. */
 static int64_t letter_value(const char **s, const struct plumb_config *c, const struct plumb_extent *x)
 {
-	const struct {
-		const char *name;
-		int64_t value;
-	} letters[] = {
-		{"T", x->T},
-		{"P", x->capacity},
-		{"NB", x->capacity / c->block_tokens},
-		{"D", c->hidden},
-		{"S", c->streams},
-		{"R", c->low_rank},
-		{"V", c->vocab},
-		{"Hq", c->q_heads},
-		{"Hkv", c->kv_heads},
-		{"Dh", c->head_dim},
-		{"Dr", c->rotary_dim},
-		{"Hk", c->gdn_key_heads},
-		{"Hv", c->gdn_value_heads},
-		{"Dk", c->gdn_key_dim},
-		{"Dv", c->gdn_value_dim},
-		{"C", plumb_gdn_channels(c)},
-		{"Kc", c->gdn_conv_taps},
-		{"E", c->experts},
-		{"A", c->experts_per_token},
-		{"F", c->expert_inner},
-		{"Fs", c->shared_inner},
-		{"Hi", c->index_heads},
-		{"Di", c->index_dim},
-		{"B", c->block_tokens},
-		{"N", c->block_budget},
-		{"G", c->ngram},
-		{"Hg", plumb_ngram_heads(c)},
-		{"De", c->ple_dim},
-		{"Kp", c->ple_conv_taps},
-		{"W", plumb_ple_history(c)},
-		{"n", 0},
-	};
-	size_t n = strcspn(*s, "*/+- ");
-	int64_t value = -1;
-	if (n > 0 && strspn(*s, "0123456789") == n) {
-		value = 0;
-		for (size_t i = 0; i < n; i++)
-			value = value * 10 + ((*s)[i] - '0');
-	}
-	for (size_t i = 0; value < 0 && i < sizeof letters / sizeof letters[0]; i++)
-		if (strlen(letters[i].name) == n && strncmp(*s, letters[i].name, n) == 0)
-			value = letters[i].value;
+#define LETTER_VALUE(name, value) value,
+	const int64_t values[] = {EACH_LETTER(LETTER_VALUE)};
+	const char *name, *text = *s;
+	size_t n = strcspn(text, "*/+- ");
+	int64_t value = 0;
+
 	*s += n;
-	return value;
+	if (n == 1 && text[0] == 'n') /* from the arguments */
+		return 0;
+	if (n > 0 && strspn(text, "0123456789") == n) {
+		for (size_t i = 0; i < n; i++)
+			value = value * 10 + (text[i] - '0');
+		return value;
+	}
+	for (int i = 0; (name = plumb_shape_letter(i)); i++)
+		if (strlen(name) == n && strncmp(text, name, n) == 0)
+			return values[i];
+	return -1;
 }
 
 int plumb_shape_eval(const char *shape, const struct plumb_config *cfg, const struct plumb_extent *extent, int64_t dim[8])

@@ -118,6 +118,20 @@ struct plumb_op_info {
 /* The table of ops. */
 extern const struct plumb_op_info plumb_ops[PLUMB_OP_COUNT];
 
+/* Room for one op, or for several that are called as one (opt/user.h). */
+enum {
+	PLUMB_MAX_OPERANDS = 96,
+	PLUMB_MAX_ARGS = 2048, /* bytes of the arguments */
+};
+
+/* T of an argument struct: rows of the call. */
+static inline int64_t plumb_op_rows(const void *args)
+{
+	int64_t T;
+	memcpy(&T, args, sizeof T);
+	return T;
+}
+
 /* The pointer of an operand in an argument struct, and setting it. Whatever the operand's kind points to. */
 static inline void *plumb_operand_get(const void *args, const struct plumb_operand *operand)
 {
@@ -149,6 +163,17 @@ bool plumb_operand_is_real(const struct plumb_operand *operand);
 /* Whether a decoder of this config runs the op in the layer; layer L stands for what lies outside the layers. */
 bool plumb_op_runs(const struct plumb_config *cfg, enum plumb_op op, int layer);
 
+/* Matrices of a weight operand: of a bank as the config or the arguments say, else 1. */
+int64_t plumb_operand_matrices(const struct plumb_config *cfg, const struct plumb_operand *operand, const void *args);
+
+/* Tokens that a row of a cache operand stands for: those of a block, where rows are blocks, else 1. */
+int64_t plumb_operand_row_tokens(const struct plumb_config *cfg, const struct plumb_operand *operand);
+
+/* Rows of a cache operand, a cache of `rows` rows, that a call of T rows at a position writes: [*first, *limit). A position
+ * below 0, which the op was not told: all. */
+void plumb_operand_written_rows(const struct plumb_config *cfg, const struct plumb_operand *operand, int64_t rows,
+	int64_t position, int64_t T, int64_t *first, int64_t *limit);
+
 /* Op by name; PLUMB_OP_COUNT when there is none. */
 enum plumb_op plumb_op_find(const char *name);
 
@@ -161,6 +186,9 @@ struct plumb_extent {
 /* Evaluate a shape string: dim receives up to 8 sizes.
  * Returns the rank, or -1 when a letter is unknown (a defect of the table, found by the tests). */
 int plumb_shape_eval(const char *shape, const struct plumb_config *cfg, const struct plumb_extent *extent, int64_t dim[8]);
+
+/* The letters of shapes: the name of number i, from 0 on; NULL past the last. */
+const char *plumb_shape_letter(int i);
 
 /* Number of elements of a shape. */
 int64_t plumb_shape_count(const char *shape, const struct plumb_config *cfg, const struct plumb_extent *extent);

@@ -25,12 +25,9 @@ static int take_ids(const struct plumb_env *env, int64_t count, struct ids *out)
 static int chosen_ids(const struct plumb_env *env, enum plumb_op op, const void *args, const char *name, struct ids *out)
 {
 	const struct plumb_operand *by = plumb_operand_find(&plumb_ops[op], name);
-	struct plumb_extent extent = {.capacity = env->capacity};
+	const struct plumb_extent extent = {.T = plumb_op_rows(args), .capacity = env->capacity};
 	const int32_t *value = plumb_operand_get(args, by);
-	int status;
-
-	memcpy(&extent.T, args, sizeof extent.T);
-	status = take_ids(env, plumb_shape_count(by->shape, env->cfg, &extent), out);
+	int status = take_ids(env, plumb_shape_count(by->shape, env->cfg, &extent), out);
 	for (int64_t i = 0; i < out->count && status == PLUMB_OK; i++)
 		out->id[i] = value[i];
 	return status;
@@ -68,18 +65,6 @@ static void tidy(struct ids *ids, int64_t limit)
 	ids->count = kept;
 }
 
-/* Matrices of a bank operand. */
-static int64_t bank_count(const struct plumb_env *env, const struct plumb_operand *o, const void *args)
-{
-	struct plumb_extent extent = {.T = 1, .capacity = env->capacity};
-	int64_t dim[8] = {0}, count;
-
-	if (!o->count)
-		return plumb_shape_eval(o->shape, env->cfg, &extent, dim) > 0 ? dim[0] : 0;
-	memcpy(&count, (const char *)args + o->count, sizeof count);
-	return count;
-}
-
 static int walk_all(
 	const struct plumb_operand *o, const struct plumb_weight *w, int64_t count, plumb_read_fn *fn, void *self)
 {
@@ -96,7 +81,7 @@ static int walk_chosen(const struct plumb_env *env, enum plumb_op op, const stru
 {
 	const struct plumb_weight *w = plumb_operand_get(args, o);
 	bool bank = o->kind == PLUMB_KIND_BANK;
-	int64_t count = bank ? bank_count(env, o, args) : 1, part_rows = w->rows;
+	int64_t count = plumb_operand_matrices(env->cfg, o, args), part_rows = w->rows;
 	struct ids ids = {0};
 	int status = PLUMB_OK;
 
@@ -137,7 +122,7 @@ int plumb_reads(const struct plumb_env *env, enum plumb_op op, const void *args,
 		if (o->role != PLUMB_WEIGHT || !w)
 			continue;
 		if (o->part == PLUMB_PART_ALL)
-			status = walk_all(o, w, o->kind == PLUMB_KIND_BANK ? bank_count(env, o, args) : 1, fn, self);
+			status = walk_all(o, w, plumb_operand_matrices(env->cfg, o, args), fn, self);
 		else
 			status = walk_chosen(env, op, o, args, fn, self);
 	}

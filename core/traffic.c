@@ -62,13 +62,11 @@ static int64_t ring_rows(const struct plumb_config *cfg, enum plumb_op op, const
 static void add_array(const struct plumb_env *env, enum plumb_op op, const struct plumb_operand *o, const void *args,
 	struct plumb_traffic *sum)
 {
-	struct plumb_extent extent = {.capacity = env->capacity};
-	int64_t dim[8] = {0}, bytes = (int64_t)plumb_operand_element(o, args);
-	int rank;
-
-	memcpy(&extent.T, args, sizeof extent.T);
-	rank = plumb_shape_eval(o->shape, env->cfg, &extent, dim);
+	const struct plumb_extent extent = {.T = plumb_op_rows(args), .capacity = env->capacity};
 	const int64_t ring = ring_rows(env->cfg, op, o);
+	int64_t dim[8] = {0}, bytes = (int64_t)plumb_operand_element(o, args);
+	int rank = plumb_shape_eval(o->shape, env->cfg, &extent, dim);
+
 	if (ring > 0) {
 		const int64_t row = bytes * dim[1];
 		sum->read += ring * row;

@@ -17,21 +17,14 @@ const char *plumb_site_name(enum plumb_site site)
 	return site >= PLUMB_SITE_NONE && site <= PLUMB_SITE_FINAL ? names[site] : "none";
 }
 
-/* Positions that one row of a cache stands for. */
-static int64_t row_positions(const struct plumb_call *call, const struct plumb_operand *o)
-{
-	return strncmp(o->shape, "NB", 2) == 0 ? call->env->cfg->block_tokens : 1;
-}
-
 void plumb_case_written_rows(const struct plumb_call *call, const struct plumb_operand *o, int64_t *first, int64_t *last)
 {
-	*first = call->position / row_positions(call, o);
-	*last = (call->position + call->T) / row_positions(call, o);
+	plumb_operand_written_rows(call->env->cfg, o, INT64_MAX, call->position, call->T, first, last);
 }
 
 int64_t case_row_limit(const struct plumb_call *call, const struct plumb_operand *o)
 {
-	return (call->position + (o->role == PLUMB_STATE ? 0 : call->T)) / row_positions(call, o);
+	return (call->position + (o->role == PLUMB_STATE ? 0 : call->T)) / plumb_operand_row_tokens(call->env->cfg, o);
 }
 
 /* Rows of A(p) for each row of an attn_decode: the chosen blocks and the tail. */
@@ -65,7 +58,7 @@ void case_mark_rows(const struct plumb_call *call, const struct plumb_operand *o
 	if (call->op == PLUMB_ATTN_QK_ROPE) /* appends, and reads nothing */
 		return;
 	if (call->op == PLUMB_QSA_PROJECT) /* the raw keys of the block under way; block keys are only appended */
-		first = row_positions(call, o) == 1 ? call->position / B * B : limit;
+		first = plumb_operand_row_tokens(call->env->cfg, o) == 1 ? call->position / B * B : limit;
 	if (first < limit)
 		memset(mark + first, 1, (size_t)(limit - first));
 }
@@ -119,7 +112,7 @@ static void put_text(struct writing *w, const char *object, const char *name, co
 static int put_cache(struct writing *w, const struct plumb_operand *o, const struct plumb_cache *cache)
 {
 	size_t row_bytes = plumb_format_row_bytes(cache->format, cache->width);
-	int64_t limit = case_row_limit(w->call, o), n = 0, pages = (cache->rows + cache->page_rows - 1) / cache->page_rows;
+	int64_t limit = case_row_limit(w->call, o), n = 0, pages = plumb_cache_pages(cache);
 	unsigned char *mark = calloc(1, (size_t)limit + 1), *data = NULL;
 	int64_t *row = malloc(((size_t)limit + 1) * sizeof *row);
 	char name[NAME];

@@ -16,8 +16,6 @@
 #include "opt/user.h"
 
 enum {
-	MAX_ITEMS = 96,  /* operands of one op, or of several that are called as one */
-	MAX_ARGS = 2048, /* bytes of their arguments */
 	MAX_DEVICES = 8,
 	REPEATS = 4, /* of the first run, to tell a change from run to run from memory that nobody wrote */
 	ALIGN = 256, /* without traps clones are misaligned exactly as the originals, so that the same loads are chosen */
@@ -48,7 +46,7 @@ struct plumb_guard {
 	/* arenas, room bytes each: before and after of the first run and of the one under way */
 	unsigned char *before[2], *after[2];
 	size_t room;
-	struct item item[MAX_ITEMS];
+	struct item item[PLUMB_MAX_OPERANDS];
 	int items;
 	size_t used;
 	bool traps;
@@ -57,7 +55,7 @@ struct plumb_guard {
 		struct plumb_trap of; /* of an item that has a place of its own */
 		size_t offset;        /* of its clone in the arena */
 		size_t low, high; /* from the page that traps before it to behind the one after it, the next one's too */
-	} trap[MAX_ITEMS];
+	} trap[PLUMB_MAX_OPERANDS];
 	int trapped;              /* how many of them */
 	uint64_t constants;       /* digest of what is read only and not cloned */
 	enum plumb_poison poison; /* of the run under way; OFF: none */
@@ -173,24 +171,16 @@ static const struct plumb_op_info *info_of(const struct plumb_call *call)
 static void cache_item(struct item *it, const struct plumb_config *cfg, int64_t position, int64_t T)
 {
 	const struct plumb_cache *c = &it->cache;
-	int64_t tokens = strncmp(it->operand->shape, "NB", 2) == 0 ? cfg->block_tokens : 1; /* a row */
-	int64_t pages = (c->rows + c->page_rows - 1) / c->page_rows, last = -1;
 
-	for (int64_t i = 0; i < pages; i++)
-		if (c->page[i] > last)
-			last = c->page[i];
 	it->host = c->data;
-	it->bytes = (size_t)((last + 1) * c->page_rows) * plumb_format_row_bytes(c->format, c->width);
+	it->bytes = plumb_cache_bytes(c);
 	it->unit = plumb_poison_unit(c->format);
 	it->element = plumb_poison_bytes(it->unit);
 	it->dim[0] = c->rows;
 	it->dim[1] = c->width;
 	it->rank = 2;
 	it->count = c->rows * c->width;
-	it->first = position < 0 ? 0 : position / tokens;
-	it->limit = position < 0 ? c->rows : (position + T) / tokens;
-	if (it->limit > c->rows)
-		it->limit = c->rows;
+	plumb_operand_written_rows(cfg, it->operand, c->rows, position, T, &it->first, &it->limit);
 	it->poisoned = position >= 0 && it->written;
 }
 
@@ -233,16 +223,15 @@ static uint64_t digest_constants(const struct plumb_call *call)
 static int collect(struct plumb_guard *g, const struct plumb_call *call)
 {
 	const struct plumb_op_info *info = info_of(call);
-	struct plumb_extent extent = {0, call->env->capacity};
+	const struct plumb_extent extent = {plumb_op_rows(call->args), call->env->capacity};
 	int64_t position = plumb_op_position(info, call->args);
 
-	memcpy(&extent.T, call->args, sizeof extent.T);
 	g->items = 0;
 	g->trapped = 0;
 	g->used = 0;
-	if (info->operands > MAX_ITEMS || info->args_size > MAX_ARGS)
+	if (info->operands > PLUMB_MAX_OPERANDS || info->args_size > PLUMB_MAX_ARGS)
 		return plumb_fail(call->env->err, PLUMB_BAD_INPUT, "%s has %d operands, a guard takes %d", info->name,
-			info->operands, MAX_ITEMS);
+			info->operands, PLUMB_MAX_OPERANDS);
 	for (int i = 0; i < info->operands; i++) {
 		const struct plumb_operand *o = &info->operand[i];
 		struct item *it = &g->item[g->items];
@@ -390,11 +379,11 @@ static bool set_traps(struct plumb_guard *g, bool set)
 static int run(struct plumb_guard *g, const struct plumb_call *call, enum plumb_poison poison, int k)
 {
 	union {
-		unsigned char byte[MAX_ARGS];
+		unsigned char byte[PLUMB_MAX_ARGS];
 		int64_t T;
 		void *align;
 	} args;
-	struct plumb_cache cache[MAX_ITEMS];
+	struct plumb_cache cache[PLUMB_MAX_OPERANDS];
 	struct plumb_device *device = device_of(g, call);
 	unsigned char *work = g->after[1];
 	int status;

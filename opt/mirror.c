@@ -9,11 +9,6 @@
 #include "opt/opt.h"
 #include "opt/stored.h"
 
-enum {
-	MAX_OPERANDS = 96, /* of one op, or of several that are called as one (opt/user.h) */
-	MAX_ARGS = 2048,   /* bytes of their arguments */
-};
-
 /* One operand of the call under way. */
 struct place {
 	const struct plumb_operand *operand;
@@ -31,19 +26,19 @@ struct frame {
 	union {
 		int64_t T;
 		void *align;
-		unsigned char byte[MAX_ARGS];
+		unsigned char byte[PLUMB_MAX_ARGS];
 	} args;
-	struct plumb_weight weight[MAX_OPERANDS];
-	struct plumb_cache cache[MAX_OPERANDS];
-	struct place place[MAX_OPERANDS];
+	struct plumb_weight weight[PLUMB_MAX_OPERANDS];
+	struct plumb_cache cache[PLUMB_MAX_OPERANDS];
+	struct place place[PLUMB_MAX_OPERANDS];
 	int places;
 };
 
 struct plumb_mirror {
-	struct plumb_stored stored;                /* weights and constants */
-	struct plumb_copy_table resident;          /* everything else, while resident, by address */
-	struct plumb_buffer operand[MAX_OPERANDS]; /* copied calls: operand i */
-	struct plumb_buffer page[MAX_OPERANDS];    /* and the page table of cache i */
+	struct plumb_stored stored;                      /* weights and constants */
+	struct plumb_copy_table resident;                /* everything else, while resident, by address */
+	struct plumb_buffer operand[PLUMB_MAX_OPERANDS]; /* copied calls: operand i */
+	struct plumb_buffer page[PLUMB_MAX_OPERANDS];    /* and the page table of cache i */
 	struct frame frame;
 	bool is_resident;        /* calls are, at the moment */
 	bool owns;               /* resident copies are newer than the host's memory */
@@ -99,39 +94,6 @@ static int cache_copy(struct plumb_device *d, enum direction direction, const st
 			(size_t)(next - r) * row_bytes, err);
 	}
 	return status;
-}
-
-static int64_t cache_pages(const struct plumb_cache *c)
-{
-	return (c->rows + c->page_rows - 1) / c->page_rows;
-}
-
-/* Bytes up to the end of the last physical page in use. */
-static size_t cache_bytes(const struct plumb_cache *c)
-{
-	int64_t last = -1;
-	for (int64_t i = 0; i < cache_pages(c); i++)
-		if (c->page[i] > last)
-			last = c->page[i];
-	return (size_t)((last + 1) * c->page_rows) * plumb_format_row_bytes(c->format, c->width);
-}
-
-/* Which rows of a cache a call reads and writes follows from its position: rows of tokens, or of blocks ("NB ..."). */
-static void cache_rows(const struct plumb_op_info *info, const struct plumb_config *cfg, const void *args, struct place *p)
-{
-	int64_t T, position = plumb_op_position(info, args);
-
-	memcpy(&T, args, sizeof T);
-	p->unit = strncmp(p->operand->shape, "NB", 2) == 0 ? cfg->block_tokens : 1;
-	if (position < 0) { /* an op that does not say: everything */
-		p->written = 0;
-		p->limit = p->cache.rows;
-		return;
-	}
-	p->written = position / p->unit;
-	p->limit = (position + T) / p->unit;
-	if (p->limit > p->cache.rows)
-		p->limit = p->cache.rows;
 }
 
 /* ---- resident copies ---- */
@@ -214,9 +176,11 @@ static int place_cache(struct plumb_device *d, const struct plumb_env *env, cons
 
 	p->cache = *(const struct plumb_cache *)p->host;
 	p->host = p->cache.data;
-	p->bytes = cache_bytes(&p->cache);
-	cache_rows(info, env->cfg, args, p);
-	page_bytes = (size_t)cache_pages(&p->cache) * sizeof *p->cache.page;
+	p->bytes = plumb_cache_bytes(&p->cache);
+	p->unit = plumb_operand_row_tokens(env->cfg, p->operand);
+	plumb_operand_written_rows(env->cfg, p->operand, p->cache.rows, plumb_op_position(info, args), plumb_op_rows(args),
+		&p->written, &p->limit);
+	page_bytes = (size_t)plumb_cache_pages(&p->cache) * sizeof *p->cache.page;
 	status = place_take(d, f, p, env->err);
 	if (status != PLUMB_OK)
 		return status;
@@ -272,10 +236,7 @@ static int frame_operand(
 		frame_set(f, o, &f->weight[i]);
 		return PLUMB_OK;
 	case PLUMB_KIND_BANK:
-		count = dim[0];
-		if (o->count)
-			memcpy(&count, (const char *)args + o->count, sizeof count);
-		device = plumb_stored_bank(d, stored, p->host, count, env->err);
+		device = plumb_stored_bank(d, stored, p->host, plumb_operand_matrices(env->cfg, o, args), env->err);
 		frame_set(f, o, device);
 		return device ? PLUMB_OK : PLUMB_BAD_INPUT;
 	case PLUMB_KIND_NGRAM:
@@ -304,10 +265,10 @@ static int frame_build(const struct plumb_env *env, const struct plumb_op_info *
 	struct frame *f = &d->mirror->frame;
 	int status = PLUMB_OK;
 
-	if (info->operands > MAX_OPERANDS || info->args_size > MAX_ARGS)
+	if (info->operands > PLUMB_MAX_OPERANDS || info->args_size > PLUMB_MAX_ARGS)
 		return plumb_fail(env->err, PLUMB_BAD_INPUT,
 			"%s has %d operands in %zu bytes, at most %d in %d are possible", info->name, info->operands,
-			info->args_size, MAX_OPERANDS, MAX_ARGS);
+			info->args_size, PLUMB_MAX_OPERANDS, PLUMB_MAX_ARGS);
 	memcpy(f->args.byte, args, info->args_size);
 	f->places = info->operands;
 	for (int i = 0; i < info->operands && status == PLUMB_OK; i++)
@@ -444,7 +405,7 @@ void plumb_mirror_destroy(struct plumb_device *d)
 		return;
 	plumb_stored_clear(d, &m->stored);
 	plumb_copy_clear(d, &m->resident);
-	for (int i = 0; i < MAX_OPERANDS; i++) {
+	for (int i = 0; i < PLUMB_MAX_OPERANDS; i++) {
 		d->backend->give(d, m->operand[i].memory);
 		d->backend->give(d, m->page[i].memory);
 	}

@@ -350,9 +350,9 @@ static int describe(struct user_unit *unit, struct plumb_error *err)
 			const struct plumb_operand *o = &info->operand[k];
 			if (!user_gives(unit, j, o))
 				continue;
-			if (unit->info.operands == USER_MAX_OPERANDS)
+			if (unit->info.operands == PLUMB_MAX_OPERANDS)
 				return plumb_fail(err, PLUMB_BAD_INPUT, "%s: entry %s has more than %d operands",
-					unit->library->path, unit->kernel->ops, USER_MAX_OPERANDS);
+					unit->library->path, unit->kernel->ops, PLUMB_MAX_OPERANDS);
 			unit->op_of[unit->info.operands] = j;
 			struct plumb_operand *mine = &unit->operand[unit->info.operands++];
 			*mine = *o;
@@ -363,9 +363,9 @@ static int describe(struct user_unit *unit, struct plumb_error *err)
 				mine->format += at;
 		}
 		at += (info->args_size + 15) / 16 * 16;
-		if (at > USER_MAX_ARGS)
+		if (at > PLUMB_MAX_ARGS)
 			return plumb_fail(err, PLUMB_BAD_INPUT, "%s: entry %s has more than %d bytes of arguments",
-				unit->library->path, unit->kernel->ops, USER_MAX_ARGS);
+				unit->library->path, unit->kernel->ops, PLUMB_MAX_ARGS);
 	}
 	unit->info.name = strdup(unit->kernel->ops);
 	unit->info.stage = plumb_ops[unit->op[0]].stage;

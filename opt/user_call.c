@@ -23,7 +23,7 @@ enum { SHADOW_STATES = 8 }; /* of one op */
 /* The call as the kernel sees it, and what it points to. */
 struct view {
 	struct plumb_kernel_call call;
-	struct plumb_kernel_operand operand[USER_MAX_OPERANDS];
+	struct plumb_kernel_operand operand[PLUMB_MAX_OPERANDS];
 	struct plumb_kernel_dim dim[USER_LETTERS];
 	struct plumb_kernel_matrix *matrix; /* of all operands, one after the other */
 	char message[512];
@@ -68,18 +68,8 @@ const char *user_leave(struct plumb_user *u)
 
 static int64_t matrices_of(const struct plumb_env *env, const struct plumb_operand *o, const void *args)
 {
-	struct plumb_extent extent = {1, env->capacity};
-	int64_t dim[8] = {0}, count = 1;
-
-	if (o->kind != PLUMB_KIND_WEIGHT && o->kind != PLUMB_KIND_BANK)
-		return 0;
-	if (o->kind == PLUMB_KIND_BANK) {
-		plumb_shape_eval(o->shape, env->cfg, &extent, dim);
-		count = dim[0];
-		if (o->count)
-			memcpy(&count, (const char *)args + o->count, sizeof count);
-	}
-	return count;
+	bool weights = o->kind == PLUMB_KIND_WEIGHT || o->kind == PLUMB_KIND_BANK;
+	return weights ? plumb_operand_matrices(env->cfg, o, args) : 0;
 }
 
 /* w: where the kernel reads it; host: the model's. */
@@ -111,8 +101,6 @@ static void view_weight(struct plumb_kernel_operand *to, struct plumb_kernel_mat
 static void view_cache(const struct plumb_env *env, struct plumb_kernel_operand *to, const struct plumb_operand *o,
 	const struct plumb_cache *c, const struct plumb_cache *host, int64_t position, int64_t T)
 {
-	int64_t tokens = strncmp(o->shape, "NB", 2) == 0 ? env->cfg->block_tokens : 1; /* a row */
-
 	to->format = (int32_t)c->format + 1;
 	to->data = c->data;
 	to->scale = c->scale;
@@ -122,86 +110,112 @@ static void view_cache(const struct plumb_env *env, struct plumb_kernel_operand 
 	to->rank = 2;
 	to->dim[0] = c->rows;
 	to->dim[1] = c->width;
-	to->first_row = position < 0 ? 0 : position / tokens;
-	to->end_row = position < 0 ? c->rows : (position + T) / tokens;
-	if (to->end_row > c->rows)
-		to->end_row = c->rows;
+	plumb_operand_written_rows(env->cfg, o, c->rows, position, T, &to->first_row, &to->end_row);
+}
+
+/* What a view is made of. */
+struct scene {
+	struct user_unit *unit;
+	const struct plumb_env *env;
+	const void *args, *host; /* of the unit's block: with pointers that the kernel can use, with the host's */
+	struct plumb_extent extent;
+	int64_t position;
+};
+
+/* Operand i of the unit. matrix: where descriptors of its matrices go. */
+static void view_operand(const struct scene *s, int i, struct plumb_kernel_operand *to, struct plumb_kernel_matrix *matrix)
+{
+	const struct user_unit *unit = s->unit;
+	const struct plumb_operand *o = &unit->info.operand[i];
+	const void *data = plumb_operand_get(s->args, o), *host = plumb_operand_get(s->host, o);
+	const int64_t count = matrices_of(s->env, o, s->args);
+
+	*to = (struct plumb_kernel_operand){.name = o->name,
+		.op = plumb_ops[unit->op[unit->op_of[i]]].name,
+		.role = (int32_t)o->role + 1,
+		.kind = PLUMB_KERNEL_ARRAY,
+		.data = (void *)(uintptr_t)data};
+	to->rank = plumb_shape_eval(o->shape, s->env->cfg, &s->extent, to->dim);
+	switch (o->kind) {
+	case PLUMB_KIND_F32:
+	case PLUMB_KIND_STORED:
+		to->format = (int32_t)plumb_operand_format(o, s->args) + 1;
+		break;
+	case PLUMB_KIND_I32:
+		to->format = PLUMB_KERNEL_I32;
+		break;
+	case PLUMB_KIND_I64:
+		to->format = PLUMB_KERNEL_I64;
+		break;
+	case PLUMB_KIND_NGRAM:
+		to->kind = PLUMB_KERNEL_NGRAM;
+		break;
+	case PLUMB_KIND_WEIGHT:
+	case PLUMB_KIND_BANK:
+		to->kind = o->kind == PLUMB_KIND_BANK ? PLUMB_KERNEL_BANK : PLUMB_KERNEL_MATRIX;
+		view_weight(to, matrix, data, host, count);
+		to->rank = o->kind == PLUMB_KIND_BANK ? 3 : 2;
+		to->dim[0] = count;
+		to->dim[to->rank - 2] = to->matrix[0].rows;
+		to->dim[to->rank - 1] = to->matrix[0].cols;
+		break;
+	case PLUMB_KIND_CACHE:
+		to->kind = PLUMB_KERNEL_CACHE;
+		view_cache(s->env, to, o, data, host, s->position, s->extent.T);
+		break;
+	}
+}
+
+/* The operands that the call has. Returns how many; -1: out of memory, with a message. */
+static int view_operands(struct view *v, const struct scene *s)
+{
+	const struct plumb_op_info *info = &s->unit->info;
+	int64_t matrices = 0;
+	int n = 0;
+
+	for (int i = 0; i < info->operands; i++)
+		if (plumb_operand_get(s->args, &info->operand[i]))
+			matrices += matrices_of(s->env, &info->operand[i], s->args);
+	v->matrix = calloc((size_t)matrices + 1, sizeof *v->matrix);
+	if (!v->matrix) {
+		plumb_fail(s->env->err, PLUMB_BAD_INPUT, "out of memory for %lld matrices of %s", (long long)matrices,
+			info->name);
+		return -1;
+	}
+	struct plumb_kernel_matrix *matrix = v->matrix;
+	for (int i = 0; i < info->operands; i++) {
+		if (!plumb_operand_get(s->args, &info->operand[i]))
+			continue;
+		view_operand(s, i, &v->operand[n], matrix);
+		matrix += v->operand[n++].matrices;
+	}
+	return n;
 }
 
 /* args: of the unit's block, with pointers that the kernel can use; host: the same with the host's. */
 static int view_build(
 	struct view *v, struct user_unit *unit, const struct plumb_env *env, const void *args, const void *host)
 {
-	const struct plumb_op_info *info = &unit->info;
 	const struct plumb_call *call = env->call;
-	struct plumb_extent extent = {0, env->capacity};
-	struct plumb_kernel_matrix *matrix;
-	int64_t matrices = 0, position = call ? call->position : -1;
-	int n = 0;
+	const int64_t told = plumb_op_position(&unit->info, host);
+	const struct scene scene = {
+		.unit = unit,
+		.env = env,
+		.args = args,
+		.host = host,
+		.extent = {.T = plumb_op_rows(args), .capacity = env->capacity},
+		.position = told < 0 && call ? call->position : told,
+	};
+	int n = view_operands(v, &scene);
 
-	memcpy(&extent.T, args, sizeof extent.T);
-	for (int i = 0; i < info->operands; i++) {
-		matrices += plumb_operand_get(args, &info->operand[i]) ? matrices_of(env, &info->operand[i], args) : 0;
-		const int32_t *cell = plumb_operand_get(host, &info->operand[i]);
-		if (strcmp(info->operand[i].name, "position") == 0 && cell)
-			position = *cell;
-	}
-	v->matrix = calloc((size_t)matrices + 1, sizeof *v->matrix);
-	if (!v->matrix)
-		return plumb_fail(env->err, PLUMB_BAD_INPUT, "out of memory for %lld matrices of %s", (long long)matrices,
-			info->name);
-	matrix = v->matrix;
-	for (int i = 0; i < info->operands; i++) {
-		const struct plumb_operand *o = &info->operand[i];
-		const void *data = plumb_operand_get(args, o), *host_data = plumb_operand_get(host, o);
-		struct plumb_kernel_operand *to = &v->operand[n];
-		int64_t count = matrices_of(env, o, args);
-
-		if (!data)
-			continue;
-		n++;
-		*to = (struct plumb_kernel_operand){.name = o->name,
-			.op = plumb_ops[unit->op[unit->op_of[i]]].name,
-			.role = (int32_t)o->role + 1,
-			.kind = PLUMB_KERNEL_ARRAY,
-			.data = (void *)(uintptr_t)data};
-		to->rank = plumb_shape_eval(o->shape, env->cfg, &extent, to->dim);
-		switch (o->kind) {
-		case PLUMB_KIND_F32:
-		case PLUMB_KIND_STORED:
-			to->format = (int32_t)plumb_operand_format(o, args) + 1;
-			break;
-		case PLUMB_KIND_I32:
-			to->format = PLUMB_KERNEL_I32;
-			break;
-		case PLUMB_KIND_I64:
-			to->format = PLUMB_KERNEL_I64;
-			break;
-		case PLUMB_KIND_NGRAM:
-			to->kind = PLUMB_KERNEL_NGRAM;
-			break;
-		case PLUMB_KIND_WEIGHT:
-		case PLUMB_KIND_BANK:
-			to->kind = o->kind == PLUMB_KIND_BANK ? PLUMB_KERNEL_BANK : PLUMB_KERNEL_MATRIX;
-			view_weight(to, matrix, data, host_data, count);
-			matrix += count;
-			to->rank = o->kind == PLUMB_KIND_BANK ? 3 : 2;
-			to->dim[0] = count;
-			to->dim[to->rank - 2] = to->matrix[0].rows;
-			to->dim[to->rank - 1] = to->matrix[0].cols;
-			break;
-		case PLUMB_KIND_CACHE:
-			to->kind = PLUMB_KERNEL_CACHE;
-			view_cache(env, to, o, data, host_data, position, extent.T);
-			break;
-		}
-	}
+	if (n < 0)
+		return PLUMB_BAD_INPUT;
 	v->call = (struct plumb_kernel_call){
 		.size = sizeof v->call,
 		.operand_size = sizeof v->operand[0],
 		.ops = unit->kernel->ops,
-		.T = extent.T,
-		.position = position,
+		.T = scene.extent.T,
+		.position = scene.position,
 		.capacity = env->capacity,
 		.layer = call ? call->layer : -1,
 		.layers = env->cfg->layers,
@@ -220,13 +234,11 @@ static int view_build(
 	};
 	if (unit->device && plumb_device_is_cuda(unit->device))
 		v->call.stream = plumb_device_stream(unit->device);
-	static const char *const letter[] = {"T", "P", "NB", "D", "S", "R", "V", "Hq", "Hkv", "Dh", "Dr", "Hk", "Hv", "Dk",
-		"Dv", "C", "Kc", "E", "A", "F", "Fs", "Hi", "Di", "B", "N", "G", "Hg", "De", "Kp", "W"};
-	_Static_assert(sizeof letter / sizeof letter[0] <= USER_LETTERS, "room for all letters");
-	for (size_t i = 0; i < sizeof letter / sizeof letter[0]; i++) {
+	const char *letter;
+	for (int i = 0; (letter = plumb_shape_letter(i)) && i < USER_LETTERS; i++) {
 		int64_t value[8] = {0};
-		plumb_shape_eval(letter[i], env->cfg, &extent, value);
-		v->dim[v->call.dims++] = (struct plumb_kernel_dim){letter[i], value[0]};
+		plumb_shape_eval(letter, env->cfg, &scene.extent, value);
+		v->dim[v->call.dims++] = (struct plumb_kernel_dim){letter, value[0]};
 	}
 	return PLUMB_OK;
 }
@@ -289,8 +301,8 @@ static int kernel_failed(
 /* What prepare left for the weights of this call; calls it when there is nothing yet. */
 static int prepared(struct user_unit *unit, const struct plumb_env *env, struct view *v)
 {
-	const void *key[USER_MAX_OPERANDS] = {0};
-	struct plumb_kernel_operand all[USER_MAX_OPERANDS];
+	const void *key[PLUMB_MAX_OPERANDS] = {0};
+	struct plumb_kernel_operand all[PLUMB_MAX_OPERANDS];
 	int n = 0, of_weights = 0;
 
 	if (!unit->kernel->prepare)
@@ -403,7 +415,7 @@ static int check_workspace(const struct user_unit *unit, const struct plumb_env 
 
 static int workspace(struct user_unit *unit, const struct plumb_env *env, struct view *v, enum plumb_poison poison)
 {
-	struct plumb_kernel_operand all[USER_MAX_OPERANDS];
+	struct plumb_kernel_operand all[PLUMB_MAX_OPERANDS];
 
 	if (!unit->kernel->workspace)
 		return PLUMB_OK;
@@ -508,9 +520,9 @@ static void show(struct user_unit *unit, int j, const struct plumb_env *env, con
 	unit->full[j].args = decoders;
 }
 
-static size_t array_bytes(const struct plumb_env *env, const struct plumb_operand *o, const void *args, int64_t T)
+static size_t array_bytes(const struct plumb_env *env, const struct plumb_operand *o, const void *args)
 {
-	struct plumb_extent extent = {T, env->capacity};
+	struct plumb_extent extent = {plumb_op_rows(args), env->capacity};
 	return (size_t)plumb_shape_count(o->shape, env->cfg, &extent) * plumb_operand_element(o, args);
 }
 
@@ -521,18 +533,16 @@ static int shadow(const struct user_unit *unit, const struct plumb_env *env, enu
 	const struct plumb_op_info *info = &plumb_ops[op];
 	struct plumb_env mine = *env;
 	void *copy[SHADOW_STATES] = {0};
-	unsigned char own[USER_MAX_ARGS];
-	int64_t T;
+	unsigned char own[PLUMB_MAX_ARGS];
 	int n = 0, status = PLUMB_OK;
 
 	memcpy(own, args, info->args_size);
-	memcpy(&T, args, sizeof T);
 	for (int k = 0; k < info->operands && status == PLUMB_OK; k++) {
 		const struct plumb_operand *o = &info->operand[k];
 		const void *state = plumb_operand_get(args, o);
 		if (o->role != PLUMB_STATE || o->kind == PLUMB_KIND_CACHE || !state || n == SHADOW_STATES)
 			continue;
-		size_t bytes = array_bytes(env, o, args, T);
+		size_t bytes = array_bytes(env, o, args);
 		copy[n] = malloc(bytes + !bytes);
 		if (!copy[n])
 			status = plumb_fail(env->err, PLUMB_BAD_INPUT, "out of memory for a copy of %s", o->name);

@@ -12,8 +12,6 @@
 #include "opt/user.h"
 
 enum {
-	USER_MAX_OPERANDS = 96,
-	USER_MAX_ARGS = 2048,
 	USER_LETTERS = 32,
 	USER_THOROUGH = 8, /* calls of an entry after which all descriptors are looked at */
 };
@@ -52,15 +50,15 @@ struct user_unit {
 	int ops;
 	size_t args_offset[PLUMB_USER_MAX_OPS]; /* of each op's arguments in the block */
 	struct plumb_op_info info;              /* of the block: what the kernel is given */
-	struct plumb_operand operand[USER_MAX_OPERANDS];
-	int op_of[USER_MAX_OPERANDS];         /* index into op */
+	struct plumb_operand operand[PLUMB_MAX_OPERANDS];
+	int op_of[PLUMB_MAX_OPERANDS];        /* index into op */
 	struct plumb_set seat_set, whole_set; /* what the plan binds; what the guard calls, with the block as arguments */
 	struct user_seat *seat;               /* (ops) */
 	struct plumb_binding whole;
 
 	/* the call that is being put together */
 	union {
-		unsigned char byte[USER_MAX_ARGS];
+		unsigned char byte[PLUMB_MAX_ARGS];
 		int64_t T;
 		void *align;
 	} block;
@@ -70,7 +68,7 @@ struct user_unit {
 	struct plumb_call
 		full[PLUMB_USER_MAX_OPS]; /* the same with the decoder's arguments, of which the kernel sees a part */
 	union {
-		unsigned char byte[USER_MAX_ARGS];
+		unsigned char byte[PLUMB_MAX_ARGS];
 		void *align;
 	} shown, decoders; /* the arguments of part and full */
 	struct plumb_env env[PLUMB_USER_MAX_OPS];

@@ -32,9 +32,8 @@ int plumb_bound_make(const struct plumb_env *env, enum plumb_op op, int64_t posi
 	struct plumb_bound_set *set)
 {
 	const struct plumb_op_info *info = &plumb_ops[op];
-	int64_t T, B = env->cfg->block_tokens;
+	const int64_t T = plumb_op_rows(args);
 
-	memcpy(&T, args, sizeof T);
 	*set = (struct plumb_bound_set){.op = op};
 	for (int i = 0; i < info->operands; i++) {
 		const struct plumb_operand *o = &info->operand[i];
@@ -43,9 +42,9 @@ int plumb_bound_make(const struct plumb_env *env, enum plumb_op op, int64_t posi
 			continue;
 		if (o->kind == PLUMB_KIND_CACHE) { /* rows of tokens, or of the blocks that they complete */
 			const struct plumb_cache *cache = plumb_operand_get(args, o);
-			bool blocks = strncmp(o->shape, "NB", 2) == 0;
-			set->first[i] = blocks ? position / B : position;
-			set->count[i] = (blocks ? (position + T) / B - position / B : T) * cache->width;
+			int64_t limit;
+			plumb_operand_written_rows(env->cfg, o, cache->rows, position, T, &set->first[i], &limit);
+			set->count[i] = (limit - set->first[i]) * cache->width;
 		} else {
 			set->count[i] = plumb_shape_count(o->shape, env->cfg, &extent);
 		}
@@ -187,11 +186,9 @@ static void add_cluster(struct plumb_bound_stat *s, struct cluster *c)
 /* Elements that share a cluster: a token's of an output, a row's of a cache, all of a state. */
 static int64_t cluster_size(const struct plumb_operand *o, const void *args, int64_t count)
 {
-	int64_t T;
-	memcpy(&T, args, sizeof T);
 	if (o->kind == PLUMB_KIND_CACHE)
 		return ((const struct plumb_cache *)plumb_operand_get(args, o))->width;
-	return o->role == PLUMB_OUT ? count / T : count;
+	return o->role == PLUMB_OUT ? count / plumb_op_rows(args) : count;
 }
 
 /* Element j of an operand, as binary32. row: scratch for the rows of a cache, read once each. */

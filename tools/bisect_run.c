@@ -431,7 +431,7 @@ static int compare_call(struct running *r, const struct plumb_call *wrote, const
 		int64_t rows = is_written(o) && plumb_operand_get(present->args, o) ? digest_rows(wrote, o) : 0;
 		for (int64_t k = 0; k < rows && plumb_operand_get(wrote->args, o) && !r->ended; k++)
 			if (digest_row(wrote, o, k, scratch) != t->digest[at + k]) {
-				int64_t unit = strncmp(o->shape, "NB", 2) == 0 ? wrote->env->cfg->block_tokens : 1;
+				int64_t unit = plumb_operand_row_tokens(wrote->env->cfg, o);
 				*r->out = (struct bisect_outcome){.fails = true,
 					.layer = wrote->layer,
 					.op = wrote->op,
