@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/rope.h"
+#include "core/splitmix.h"
 
 enum { DEFAULT_CAPACITY = 4096, DEFAULT_PAGE = 64, DEFAULT_ROWS = 64, MAX_ROWS = 4096 };
 
@@ -162,13 +163,12 @@ int plumb_state_create(const struct plumb_config *cfg, const struct plumb_decode
 	return pool_status(&p, "decoder state", err);
 }
 
-/* splitmix64: a shuffle of pages needs no better generator. */
-static uint64_t next_random(uint64_t *x)
+/* A shuffle of pages needs no better generator. */
+static uint64_t next_random(uint64_t *counter)
 {
-	uint64_t z = (*x += 0x9E3779B97F4A7C15u);
-	z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-	z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-	return z ^ (z >> 31);
+	uint64_t random = plumb_splitmix64(*counter);
+	*counter += PLUMB_SPLITMIX_STEP;
+	return random;
 }
 
 void plumb_state_reset(const struct plumb_config *cfg, const struct plumb_decoder_options *o, struct plumb_state *s)

@@ -11,14 +11,10 @@
 #include "core/ops/gdn.h"
 #include "core/ops/ple.h"
 #include "core/ops/qsa.h"
+#include "core/splitmix.h"
 
-/* splitmix64's finaliser: every input bit reaches every output bit. */
-static uint64_t scramble(uint64_t z)
-{
-	z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-	z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-	return z ^ (z >> 31);
-}
+/* Another odd number, for the second half of a digest. */
+#define OTHER_STEP UINT64_C(0xD1B54A32D192ED03)
 
 struct row_hash {
 	uint64_t lane[2];
@@ -26,22 +22,22 @@ struct row_hash {
 
 static void start(struct row_hash *h, uint64_t a, uint64_t b)
 {
-	h->lane[0] = scramble(a * 0x9E3779B97F4A7C15u + b + 1);
-	h->lane[1] = scramble(b * 0xD1B54A32D192ED03u + a + 2);
+	h->lane[0] = plumb_mix64(a * PLUMB_SPLITMIX_STEP + b + 1);
+	h->lane[1] = plumb_mix64(b * OTHER_STEP + a + 2);
 }
 
 static void feed(struct row_hash *h, uint64_t value)
 {
-	h->lane[0] = (h->lane[0] ^ value) * 0x9E3779B97F4A7C15u;
+	h->lane[0] = (h->lane[0] ^ value) * PLUMB_SPLITMIX_STEP;
 	h->lane[0] ^= h->lane[0] >> 32;
-	h->lane[1] = (h->lane[1] + value) * 0xD1B54A32D192ED03u;
+	h->lane[1] = (h->lane[1] + value) * OTHER_STEP;
 	h->lane[1] ^= h->lane[1] >> 29;
 }
 
 static void finish(struct plumb_digest *d, const struct row_hash *h, int64_t values)
 {
-	d->sum[0] += scramble(h->lane[0]);
-	d->sum[1] += scramble(h->lane[1]);
+	d->sum[0] += plumb_mix64(h->lane[0]);
+	d->sum[1] += plumb_mix64(h->lane[1]);
 	d->values += values;
 }
 
@@ -96,23 +92,39 @@ void plumb_digest_call(struct plumb_digest *d, const struct plumb_call *call)
 		plumb_digest_call_row(d, call, t);
 }
 
-/* A part of the state, by a number that no op has. */
+/* Parts of the state. A digest counts them behind the ops, so their numbers are part of every digest. */
+enum part {
+	GDN_WINDOW,
+	GDN_STATE,
+	KEYS,
+	VALUES,
+	RAW_KEYS,
+	BLOCK_KEYS,
+	PLE_WINDOW,
+	PLE_HISTORY,
+};
+
+static void start_part(struct row_hash *h, enum part part, int layer, int64_t row)
+{
+	start(h, (uint64_t)(PLUMB_OP_COUNT + (int)part) << 32, (uint64_t)layer << 40 | (uint64_t)row);
+}
+
 static void add_state(
-	struct plumb_digest *d, int part, int layer, int64_t row, enum plumb_kind kind, const void *data, int64_t n)
+	struct plumb_digest *d, enum part part, int layer, int64_t row, enum plumb_kind kind, const void *data, int64_t n)
 {
 	struct row_hash h;
-	start(&h, (uint64_t)(PLUMB_OP_COUNT + part) << 32, (uint64_t)layer << 40 | (uint64_t)row);
+	start_part(&h, part, layer, row);
 	feed_operand(&h, kind, data, 0, n);
 	finish(d, &h, n);
 }
 
 /* As binary32, whatever the format: equal values are equal. */
-static void add_stored(
-	struct plumb_digest *d, int part, int layer, int64_t row, enum plumb_format format, const void *data, int64_t n)
+static void add_stored(struct plumb_digest *d, enum part part, int layer, int64_t row, enum plumb_format format,
+	const void *data, int64_t n)
 {
 	struct row_hash h;
 	float piece[64];
-	start(&h, (uint64_t)(PLUMB_OP_COUNT + part) << 32, (uint64_t)layer << 40 | (uint64_t)row);
+	start_part(&h, part, layer, row);
 	for (int64_t i = 0, count; i < n; i += count) {
 		count = n - i < 64 ? n - i : 64;
 		plumb_decode(format, (const char *)data + plumb_format_row_bytes(format, i), count, piece);
@@ -121,7 +133,8 @@ static void add_stored(
 	finish(d, &h, n);
 }
 
-static void add_cache(struct plumb_digest *d, int part, int layer, const struct plumb_cache *c, int64_t rows, float *row)
+static void add_cache(
+	struct plumb_digest *d, enum part part, int layer, const struct plumb_cache *c, int64_t rows, float *row)
 {
 	for (int64_t r = 0; r < rows; r++) {
 		plumb_cache_get(c, r, row);
@@ -131,14 +144,14 @@ static void add_cache(struct plumb_digest *d, int part, int layer, const struct 
 
 /* Rings go in by position, so the digest says nothing of how they are laid out. */
 static void add_ring(
-	struct plumb_digest *d, int part, int layer, const float *ring, int64_t rows, int64_t width, int64_t position)
+	struct plumb_digest *d, enum part part, int layer, const float *ring, int64_t rows, int64_t width, int64_t position)
 {
 	for (int64_t p = position > rows ? position - rows : 0; p < position; p++)
 		add_state(d, part, layer, p, PLUMB_KIND_F32, ring + p % rows * width, width);
 }
 
 static int add_cache_row(
-	struct plumb_digest *d, int part, int layer, const struct plumb_cache *c, int64_t r, struct plumb_error *err)
+	struct plumb_digest *d, enum part part, int layer, const struct plumb_cache *c, int64_t r, struct plumb_error *err)
 {
 	float *row = malloc((size_t)c->width * sizeof *row);
 	if (!row)
@@ -161,41 +174,41 @@ int plumb_digest_call_state(
 		const struct plumb_gdn_conv *a = call->args;
 		int64_t C = plumb_gdn_channels(cfg);
 		if (call->T - t <= cfg->gdn_conv_taps) /* later rows of the call have not taken its place */
-			add_state(d, 0, l, p, PLUMB_KIND_F32, a->window + p % cfg->gdn_conv_taps * C, C);
+			add_state(d, GDN_WINDOW, l, p, PLUMB_KIND_F32, a->window + p % cfg->gdn_conv_taps * C, C);
 		break;
 	}
 	case PLUMB_GDN_RECURRENCE: {
 		const struct plumb_gdn_recurrence *a = call->args;
 		if (last)
-			add_stored(d, 1, l, p, a->state_format, a->state,
+			add_stored(d, GDN_STATE, l, p, a->state_format, a->state,
 				cfg->gdn_value_heads * cfg->gdn_value_dim * cfg->gdn_key_dim);
 		break;
 	}
 	case PLUMB_ATTN_QK_ROPE: {
 		const struct plumb_attn_qk_rope *a = call->args;
-		status = add_cache_row(d, 2, l, a->keys, p, err);
+		status = add_cache_row(d, KEYS, l, a->keys, p, err);
 		if (status == PLUMB_OK)
-			status = add_cache_row(d, 3, l, a->values, p, err);
+			status = add_cache_row(d, VALUES, l, a->values, p, err);
 		break;
 	}
 	case PLUMB_QSA_PROJECT: {
 		const struct plumb_qsa_project *a = call->args;
-		status = add_cache_row(d, 4, l, a->raw_keys, p, err);
+		status = add_cache_row(d, RAW_KEYS, l, a->raw_keys, p, err);
 		if (status == PLUMB_OK && (p + 1) % cfg->block_tokens == 0)
-			status = add_cache_row(d, 5, l, a->block_keys, p / cfg->block_tokens, err);
+			status = add_cache_row(d, BLOCK_KEYS, l, a->block_keys, p / cfg->block_tokens, err);
 		break;
 	}
 	case PLUMB_PLE_CONV: {
 		const struct plumb_ple_conv *a = call->args;
 		int64_t W = plumb_ple_history(cfg), wide = cfg->streams * cfg->hidden;
 		if (call->T - t <= W)
-			add_state(d, 6, l, p, PLUMB_KIND_F32, a->window + p % W * wide, wide);
+			add_state(d, PLE_WINDOW, l, p, PLUMB_KIND_F32, a->window + p % W * wide, wide);
 		break;
 	}
 	case PLUMB_PLE_EMBED: {
 		const struct plumb_ple_embed *a = call->args;
 		if (last)
-			add_state(d, 7, l, p, PLUMB_KIND_I64, a->history, cfg->ngram - 1);
+			add_state(d, PLE_HISTORY, l, p, PLUMB_KIND_I64, a->history, cfg->ngram - 1);
 		break;
 	}
 	default: /* the other ops have no state */
@@ -221,20 +234,20 @@ void plumb_digest_state_layers(struct plumb_digest *d, struct plumb_decoder *dec
 		if (layer && !layer[l])
 			continue;
 		if (cfg->kind[l] == PLUMB_LAYER_GDN) {
-			add_ring(d, 0, l, s->gdn.window, cfg->gdn_conv_taps, plumb_gdn_channels(cfg), position);
-			add_stored(d, 1, l, 0, s->gdn.format, s->gdn.s,
+			add_ring(d, GDN_WINDOW, l, s->gdn.window, cfg->gdn_conv_taps, plumb_gdn_channels(cfg), position);
+			add_stored(d, GDN_STATE, l, 0, s->gdn.format, s->gdn.s,
 				cfg->gdn_value_heads * cfg->gdn_value_dim * cfg->gdn_key_dim);
 		} else {
-			add_cache(d, 2, l, &s->attention.keys, position, row);
-			add_cache(d, 3, l, &s->attention.values, position, row);
-			add_cache(d, 4, l, &s->attention.raw_keys, position, row);
-			add_cache(d, 5, l, &s->attention.block_keys, position / cfg->block_tokens, row);
+			add_cache(d, KEYS, l, &s->attention.keys, position, row);
+			add_cache(d, VALUES, l, &s->attention.values, position, row);
+			add_cache(d, RAW_KEYS, l, &s->attention.raw_keys, position, row);
+			add_cache(d, BLOCK_KEYS, l, &s->attention.block_keys, position / cfg->block_tokens, row);
 		}
 		if (plumb_ple_of_layer(cfg, l) >= 0) {
 			if (plumb_ple_history(cfg) > 0)
-				add_ring(d, 6, l, s->ple.window, plumb_ple_history(cfg), cfg->streams * cfg->hidden,
-					position);
-			add_state(d, 7, l, 0, PLUMB_KIND_I64, s->ple.history, cfg->ngram - 1);
+				add_ring(d, PLE_WINDOW, l, s->ple.window, plumb_ple_history(cfg),
+					cfg->streams * cfg->hidden, position);
+			add_state(d, PLE_HISTORY, l, 0, PLUMB_KIND_I64, s->ple.history, cfg->ngram - 1);
 		}
 	}
 	if (!row) /* a digest without the state must not look like one with it */

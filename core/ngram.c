@@ -6,25 +6,13 @@
 
 #include "core/config.h"
 #include "core/ops/ple.h"
-
-/* splitmix64: the step of its counter and the two multipliers of its finaliser (Steele, Lea, Flood 2014). */
-#define GAMMA UINT64_C(0x9E3779B97F4A7C15)
-#define MIX_1 UINT64_C(0xBF58476D1CE4E5B9)
-#define MIX_2 UINT64_C(0x94D049BB133111EB)
+#include "core/splitmix.h"
 
 /* Distance of the seeds of successive PLE modules (model-spec 2.4). */
 #define MODULE_STEP UINT64_C(10007)
 
 /* Up to here primes and row numbers are taken: sums of a few of them still fit 63 bits. */
 #define PRIME_LIMIT (INT64_C(1) << 62)
-
-static uint64_t splitmix(uint64_t v)
-{
-	v += GAMMA;
-	v = (v ^ v >> 30) * MIX_1;
-	v = (v ^ v >> 27) * MIX_2;
-	return v ^ v >> 31;
-}
 
 static uint64_t multiply_mod(uint64_t a, uint64_t b, uint64_t n)
 {
@@ -82,7 +70,9 @@ int plumb_ngram_constants(const struct plumb_config *cfg, int q, struct plumb_ng
 		half = 1;
 	uint64_t base = cfg->seed + MODULE_STEP * (uint64_t)q;
 	for (int i = 0; i < cfg->ngram; i++)
-		out->multiplier[i] = (int64_t)(2 * (splitmix(base + GAMMA * (uint64_t)(i + 1)) % (uint64_t)half) + 1);
+		out->multiplier[i] =
+			(int64_t)(2 * (plumb_splitmix64(base + PLUMB_SPLITMIX_STEP * (uint64_t)(i + 1)) % (uint64_t)half) +
+				  1);
 
 	/* Module q goes on where the modules before it stopped; their primes are found again rather than kept. */
 	int64_t candidate = cfg->ngram_vocab_base, total = 0;

@@ -22,6 +22,7 @@
 #include <stddef.h>
 
 #include "core/numeric.h"
+#include "core/splitmix.h"
 
 /* A tensor, apart from its format and shape. */
 struct plumb_synthetic_tensor {
@@ -34,23 +35,13 @@ struct plumb_synthetic_tensor {
 #define PLUMB_SYNTHETIC_SCALES (UINT64_C(1) << 62) /* first word of the scales */
 #define PLUMB_SYNTHETIC_GLOBAL (UINT64_C(1) << 63) /* word of the global scale */
 
-/* The finaliser of splitmix64 behind one step of its counter (Steele, Lea, Flood 2014): every bit of z reaches every
- * bit. */
-PLUMB_FN uint64_t plumb_synthetic_scramble(uint64_t z)
-{
-	z += UINT64_C(0x9E3779B97F4A7C15);
-	z = (z ^ z >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
-	z = (z ^ z >> 27) * UINT64_C(0x94D049BB133111EB);
-	return z ^ z >> 31;
-}
-
-/* Key of the tensor of that name: FNV-1a of its bytes, then scrambled with the seed. */
+/* Key of the tensor of that name: FNV-1a of its bytes, then mixed with the seed. */
 static inline uint64_t plumb_synthetic_key(const char *name, uint64_t seed)
 {
 	uint64_t h = UINT64_C(0xCBF29CE484222325);
 	for (; *name; name++)
 		h = (h ^ (unsigned char)*name) * UINT64_C(0x100000001B3);
-	return plumb_synthetic_scramble(h ^ plumb_synthetic_scramble(seed));
+	return plumb_splitmix64(h ^ plumb_splitmix64(seed));
 }
 
 /* What 2^32 words have in common: those whose index has the same upper half. */
@@ -59,7 +50,7 @@ struct plumb_synthetic_lane {
 };
 PLUMB_FN struct plumb_synthetic_lane plumb_synthetic_lane_of(uint64_t key, uint64_t j)
 {
-	uint64_t s = plumb_synthetic_scramble(key + (j >> 32));
+	uint64_t s = plumb_splitmix64(key + (j >> 32));
 	struct plumb_synthetic_lane lane = {(uint32_t)s, (uint32_t)(s >> 32)};
 	return lane;
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/splitmix.h"
 #include "kernels/stream.h"
 #include "opt/device_private.h"
 
@@ -12,15 +13,11 @@ enum {
 	ROUNDS = 8,        /* readings between two looks at the clock: what a launch costs then counts an eighth */
 };
 
-/* Words of no pattern, so that nothing on the way can compress them (splitmix64). */
+/* Words of no pattern, so that nothing on the way can compress them. */
 static void fill(uint64_t *word, size_t words)
 {
-	for (size_t i = 0; i < words; i++) {
-		uint64_t x = (i + 1) * UINT64_C(0x9e3779b97f4a7c15);
-		x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-		x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
-		word[i] = x ^ (x >> 31);
-	}
+	for (size_t i = 0; i < words; i++)
+		word[i] = plumb_splitmix64(i * PLUMB_SPLITMIX_STEP);
 }
 
 static uint32_t tile_sum(const unsigned char *tile)

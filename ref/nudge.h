@@ -27,6 +27,7 @@
 
 #include "core/numeric.h"
 #include "core/op.h"
+#include "core/splitmix.h"
 
 #define NUDGE_SIGMAS 4.0
 #define NUDGE_STEPS 4.0
@@ -36,10 +37,8 @@
  * bits in binary64 depend on the machine's BLAS. */
 static inline double nudge_share(const struct plumb_env *env, double x)
 {
-	uint64_t h = ((uint64_t)plumb_f32_bits((float)x) ^ env->nudge << 32) + UINT64_C(0x9E3779B97F4A7C15) * env->nudge;
-	h = (h ^ h >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
-	h = (h ^ h >> 27) * UINT64_C(0x94D049BB133111EB);
-	h ^= h >> 31;
+	uint64_t h = ((uint64_t)plumb_f32_bits((float)x) ^ env->nudge << 32) + PLUMB_SPLITMIX_STEP * env->nudge;
+	h = plumb_mix64(h);
 	double share = 0.5 + 0.5 * 0x1p-32 * (double)(h >> 32);
 	return h & 1 ? share : -share;
 }

@@ -14,6 +14,7 @@
 
 #include "core/ops/gdn.h"
 #include "core/order.h"
+#include "core/splitmix.h"
 
 enum { CHUNK = 16, MOST_STEPS = 65536, MOST_DIM = 512 };
 
@@ -24,18 +25,10 @@ static const double forgets[DRIFT_CLASSES] = {0.99, 0.5, 0.1, 1e-2, 1e-3, 1e-4, 
 
 /* ---- inputs ---- */
 
-/* splitmix64 of a counter: any element at any time. */
-static uint64_t scramble(uint64_t z)
-{
-	z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-	z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-	return z ^ (z >> 31);
-}
-
-/* Mean 0, variance 1, nearly normal: the sum of four uniforms. */
+/* Mean 0, variance 1, nearly normal: the sum of four uniforms. A function of its arguments: any element at any time. */
 static float normal(uint64_t seed, uint64_t step, uint64_t i)
 {
-	uint64_t bits = scramble(scramble(scramble(seed + 0x9E3779B97F4A7C15u) + step) + i);
+	uint64_t bits = plumb_mix64(plumb_mix64(plumb_splitmix64(seed) + step) + i);
 	double sum = 0.0;
 	for (int k = 0; k < 4; k++)
 		sum += (double)(bits >> 16 * k & 0xffff) * 0x1p-16;
