@@ -157,8 +157,8 @@ static void pass_input_scale(struct plumb_binder *b, const struct plumb_tensor *
 /* Codes of t are in place; find their scales. */
 static void bind_fp8(struct plumb_binder *b, struct plumb_weight *w, const struct plumb_tensor *t)
 {
-	struct plumb_shape blocks = {2, {(w->rows + PLUMB_FP8_BLOCK_SIZE - 1) / PLUMB_FP8_BLOCK_SIZE,
-						(w->cols + PLUMB_FP8_BLOCK_SIZE - 1) / PLUMB_FP8_BLOCK_SIZE}};
+	struct plumb_shape blocks = {
+		2, {plumb_parts(w->rows, PLUMB_FP8_BLOCK_SIZE), plumb_parts(w->cols, PLUMB_FP8_BLOCK_SIZE)}};
 	char expected[400], shape[192];
 	const struct plumb_tensor *scale = beside(b, t, "_scale_inv", NULL);
 	bool inverse = scale != NULL; /* by name only: it multiplies as well */
@@ -196,7 +196,7 @@ static void bind_fp8(struct plumb_binder *b, struct plumb_weight *w, const struc
 
 static void bind_nvfp4(struct plumb_binder *b, struct plumb_weight *w, const struct plumb_tensor *t)
 {
-	struct plumb_shape groups = {2, {w->rows, (w->cols + PLUMB_NVFP4_GROUP - 1) / PLUMB_NVFP4_GROUP}};
+	struct plumb_shape groups = {2, {w->rows, plumb_parts(w->cols, PLUMB_NVFP4_GROUP)}};
 	char shape[192];
 	const struct plumb_tensor *scale = beside(b, t, "_scale", "it: nvfp4 has a scale for 16 columns");
 	const struct plumb_tensor *global = scale ? beside(b, t, "_scale_2", "it: nvfp4 has a scale of the matrix") : NULL;

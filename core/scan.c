@@ -42,22 +42,14 @@ static int look(void *self, const struct plumb_panel *p, const float *values, st
 	return PLUMB_OK;
 }
 
-static float stored_scale(const struct plumb_weight *w, int64_t i)
-{
-	float scale;
-	plumb_decode(
-		w->scale_format, (const unsigned char *)w->scale + plumb_format_row_bytes(w->scale_format, i), 1, &scale);
-	return scale;
-}
-
 /* What makes element (n, k) no number: its code, or the scale of its group. */
 static void explain(const struct plumb_weight *w, int64_t n, int64_t k, char *text, size_t size)
 {
 	const unsigned char *data = (const unsigned char *)w->data + (size_t)n * plumb_format_row_bytes(w->format, w->cols);
-	float value, scale;
+	float value;
 	plumb_weight_row(w, n, k, 1, &value);
 	if (w->format == PLUMB_NVFP4) {
-		int64_t groups = (w->cols + PLUMB_NVFP4_GROUP - 1) / PLUMB_NVFP4_GROUP, group = k / PLUMB_NVFP4_GROUP;
+		int64_t groups = plumb_parts(w->cols, PLUMB_NVFP4_GROUP), group = k / PLUMB_NVFP4_GROUP;
 		unsigned code = ((const unsigned char *)w->scale)[n * groups + group];
 		bool nan = isnan(plumb_e4m3_to_f32((uint8_t)code));
 		snprintf(text, size, "the scale of columns %lld on has code 0x%02x%s",
@@ -69,16 +61,11 @@ static void explain(const struct plumb_weight *w, int64_t n, int64_t k, char *te
 		snprintf(text, size, "it is %g", (double)value);
 		return;
 	}
-	scale = w->format == PLUMB_FP8_TABLE ? w->global
-	        : w->format == PLUMB_FP8_ROW
-	                ? stored_scale(w, n)
-	                : stored_scale(w,
-				  n / PLUMB_FP8_BLOCK_SIZE * ((w->cols + PLUMB_FP8_BLOCK_SIZE - 1) / PLUMB_FP8_BLOCK_SIZE) +
-					  k / PLUMB_FP8_BLOCK_SIZE);
 	if (isnan(plumb_e4m3_to_f32(data[k])))
 		snprintf(text, size, "its code is 0x%02x, which is NaN", (unsigned)data[k]);
 	else
-		snprintf(text, size, "its code 0x%02x overflows with scale %g", (unsigned)data[k], (double)scale);
+		snprintf(text, size, "its code 0x%02x overflows with scale %g", (unsigned)data[k],
+			(double)plumb_weight_scale(w, n, k));
 }
 
 static int report(struct scan *s)

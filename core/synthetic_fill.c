@@ -101,11 +101,6 @@ static void fill_scales(const struct plumb_weight *w, int64_t first, int64_t cou
 	}
 }
 
-static int64_t parts(int64_t n, int64_t size)
-{
-	return (n + size - 1) / size;
-}
-
 void plumb_synthetic_fill(const struct plumb_weight *w, int64_t row, int64_t rows)
 {
 	const struct plumb_synthetic_tensor *t = w->made;
@@ -128,8 +123,8 @@ void plumb_synthetic_fill(const struct plumb_weight *w, int64_t row, int64_t row
 		fill_scales(w, row, rows, scale);
 		break;
 	case PLUMB_FP8_BLOCK: {
-		int64_t across = parts(w->cols, PLUMB_FP8_BLOCK_SIZE);
-		int64_t from = row / PLUMB_FP8_BLOCK_SIZE, to = parts(row + rows, PLUMB_FP8_BLOCK_SIZE);
+		int64_t across = plumb_parts(w->cols, PLUMB_FP8_BLOCK_SIZE);
+		int64_t from = row / PLUMB_FP8_BLOCK_SIZE, to = plumb_parts(row + rows, PLUMB_FP8_BLOCK_SIZE);
 		fill_bytes(STREAM_FP8, t->key, 0, t->first + row * row_bytes, rows * row_bytes, data);
 		fill_scales(w, from * across, (to - from) * across, scale);
 		break;
@@ -138,7 +133,7 @@ void plumb_synthetic_fill(const struct plumb_weight *w, int64_t row, int64_t row
 		fill_bytes(STREAM_FP8, t->key, 0, t->first + row * row_bytes, rows * row_bytes, data);
 		break;
 	case PLUMB_NVFP4:
-		groups = parts(w->cols, PLUMB_NVFP4_GROUP);
+		groups = plumb_parts(w->cols, PLUMB_NVFP4_GROUP);
 		fill_bytes(STREAM_NVFP4, t->key, 0, t->first + row * row_bytes, rows * row_bytes, data);
 		fill_bytes(STREAM_GROUP_SCALES, t->key, PLUMB_SYNTHETIC_SCALES, row * groups, rows * groups,
 			scale + row * groups);

@@ -31,11 +31,6 @@ size_t plumb_format_row_bytes(enum plumb_format format, int64_t cols)
 	return ((size_t)cols * (size_t)formats[format].bits + 7) / 8;
 }
 
-static int64_t parts(int64_t n, int64_t size)
-{
-	return (n + size - 1) / size;
-}
-
 size_t plumb_weight_data_bytes(const struct plumb_weight *w)
 {
 	return (size_t)w->rows * plumb_format_row_bytes(w->format, w->cols);
@@ -47,10 +42,10 @@ size_t plumb_weight_scale_bytes(const struct plumb_weight *w)
 	case PLUMB_FP8_ROW:
 		return plumb_format_row_bytes(w->scale_format, w->rows);
 	case PLUMB_FP8_BLOCK:
-		return plumb_format_row_bytes(
-			w->scale_format, parts(w->rows, PLUMB_FP8_BLOCK_SIZE) * parts(w->cols, PLUMB_FP8_BLOCK_SIZE));
+		return plumb_format_row_bytes(w->scale_format,
+			plumb_parts(w->rows, PLUMB_FP8_BLOCK_SIZE) * plumb_parts(w->cols, PLUMB_FP8_BLOCK_SIZE));
 	case PLUMB_NVFP4:
-		return (size_t)(w->rows * parts(w->cols, PLUMB_NVFP4_GROUP));
+		return (size_t)(w->rows * plumb_parts(w->cols, PLUMB_NVFP4_GROUP));
 	case PLUMB_F32:
 	case PLUMB_F16:
 	case PLUMB_BF16:
@@ -75,6 +70,12 @@ static float stored_scale(const struct plumb_weight *w, int64_t i)
 	return scale;
 }
 
+/* E4M3 codes of the groups of row n of nvfp4. */
+static const unsigned char *group_scales(const struct plumb_weight *w, int64_t n)
+{
+	return (const unsigned char *)w->scale + n * plumb_parts(w->cols, PLUMB_NVFP4_GROUP);
+}
+
 static void decode_fp8(const unsigned char *restrict in, int64_t count, float scale, float *restrict out)
 {
 	for (int64_t i = 0; i < count; i++)
@@ -85,7 +86,7 @@ static void decode_fp8(const unsigned char *restrict in, int64_t count, float sc
 static void decode_fp8_blocks(
 	const struct plumb_weight *w, const unsigned char *row, int64_t n, int64_t k0, int64_t count, float *out)
 {
-	int64_t across = parts(w->cols, PLUMB_FP8_BLOCK_SIZE), first = n / PLUMB_FP8_BLOCK_SIZE * across;
+	int64_t across = plumb_parts(w->cols, PLUMB_FP8_BLOCK_SIZE), first = n / PLUMB_FP8_BLOCK_SIZE * across;
 	for (int64_t k = k0, end = k0 + count, next; k < end; k = next) {
 		int64_t block = k / PLUMB_FP8_BLOCK_SIZE;
 		next = (block + 1) * PLUMB_FP8_BLOCK_SIZE < end ? (block + 1) * PLUMB_FP8_BLOCK_SIZE : end;
@@ -133,7 +134,7 @@ static void decode_nibbles(const unsigned char *row, int64_t k, int64_t end, flo
 static void decode_nvfp4(
 	const struct plumb_weight *w, const unsigned char *row, int64_t n, int64_t k0, int64_t count, float *out)
 {
-	const unsigned char *scales = (const unsigned char *)w->scale + n * parts(w->cols, PLUMB_NVFP4_GROUP);
+	const unsigned char *scales = group_scales(w, n);
 	for (int64_t k = k0, end = k0 + count, next; k < end; k = next) {
 		int64_t group = k / PLUMB_NVFP4_GROUP;
 		float scale = plumb_e4m3_to_f32(scales[group]) * w->global;
@@ -143,6 +144,27 @@ static void decode_nvfp4(
 		else
 			decode_nibbles(row, k, next, scale, out + (k - k0));
 	}
+}
+
+float plumb_weight_scale(const struct plumb_weight *w, int64_t n, int64_t k)
+{
+	switch (w->format) {
+	case PLUMB_FP8_ROW:
+		return stored_scale(w, n);
+	case PLUMB_FP8_BLOCK:
+		return stored_scale(w,
+			n / PLUMB_FP8_BLOCK_SIZE * plumb_parts(w->cols, PLUMB_FP8_BLOCK_SIZE) + k / PLUMB_FP8_BLOCK_SIZE);
+	case PLUMB_FP8_TABLE:
+		return w->global;
+	case PLUMB_NVFP4:
+		return plumb_e4m3_to_f32(group_scales(w, n)[k / PLUMB_NVFP4_GROUP]) * w->global;
+	case PLUMB_F32:
+	case PLUMB_F16:
+	case PLUMB_BF16:
+	case PLUMB_FORMAT_COUNT:
+		break;
+	}
+	return 1.0f;
 }
 
 void plumb_weight_row(const struct plumb_weight *w, int64_t n, int64_t k0, int64_t count, float *out)

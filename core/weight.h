@@ -61,6 +61,15 @@ size_t plumb_weight_data_bytes(const struct plumb_weight *w);
 size_t plumb_weight_scale_bytes(const struct plumb_weight *w);
 size_t plumb_weight_bytes(const struct plumb_weight *w);
 
+/* n / size, rounded up: blocks or groups of a row or column. */
+static inline int64_t plumb_parts(int64_t n, int64_t size)
+{
+	return (n + size - 1) / size;
+}
+
+/* What the code of element (n, k) is multiplied by, of a format with scales (nvfp4: the rounded product of both); else 1. */
+float plumb_weight_scale(const struct plumb_weight *w, int64_t n, int64_t k);
+
 /* Decode row n, columns [k0, k0 + count), to binary32: the values defined above, whatever range they are asked for in.
  * out: (count) f32. The caller keeps 0 <= n < rows, 0 <= k0 and k0 + count <= cols. The two NaN codes of e4m3 give NaN. */
 void plumb_weight_row(const struct plumb_weight *w, int64_t n, int64_t k0, int64_t count, float *out);

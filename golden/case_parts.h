@@ -28,7 +28,7 @@ static inline int64_t case_scale_unit(const struct plumb_weight *w)
 
 static inline int64_t case_scale_rows(const struct plumb_weight *w)
 {
-	return plumb_weight_scale_bytes(w) ? (w->rows + case_scale_unit(w) - 1) / case_scale_unit(w) : 0;
+	return plumb_weight_scale_bytes(w) ? plumb_parts(w->rows, case_scale_unit(w)) : 0;
 }
 
 static inline size_t case_scale_row_bytes(const struct plumb_weight *w)
