@@ -445,17 +445,7 @@ void plumb_checkpoint_close(struct plumb_checkpoint *checkpoint)
 {
 	if (!checkpoint)
 		return;
-	struct plumb_model *m = &checkpoint->model;
-	for (int i = 0; m->layer && i < m->cfg.layers; i++) {
-		struct plumb_layer_weights *w = &m->layer[i];
-		free(w->moe.gate);
-		free(w->moe.up);
-		free(w->moe.down);
-		if (w->ple)
-			free(w->ple->table);
-		free(w->ple);
-	}
-	free(m->layer);
+	plumb_model_free_lists(&checkpoint->model);
 	for (size_t i = 0; i < checkpoint->copies; i++)
 		free(checkpoint->copy[i]);
 	free(checkpoint->copy);

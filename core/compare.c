@@ -4,12 +4,12 @@
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "core/numeric.h"
 #include "core/status.h"
+#include "core/text.h"
 
 #define INFINITE ((double)INFINITY)
 
@@ -254,46 +254,25 @@ double plumb_compare_near_fraction(const struct plumb_compare *cmp, int ulp_log2
 	return cmp->count > 0 ? (double)count_near(cmp, ulp_log2) / (double)cmp->count : 0.0;
 }
 
-/* Text that never runs over its end. */
-struct line {
-	char *text;
-	size_t size, used;
-};
-
-__attribute__((format(printf, 2, 3))) static void say(struct line *line, const char *format, ...)
+static void say_shape(struct plumb_text *line, int rank, const int64_t *dim)
 {
-	va_list ap;
-	int n;
-
-	if (line->used + 1 >= line->size)
-		return;
-	va_start(ap, format);
-	n = vsnprintf(line->text + line->used, line->size - line->used, format, ap);
-	va_end(ap);
-	if (n > 0)
-		line->used += (size_t)n;
-	if (line->used >= line->size)
-		line->used = line->size - 1;
-}
-
-static void say_shape(struct line *line, int rank, const int64_t *dim)
-{
-	say(line, "[");
+	plumb_text_add(line, "[");
 	for (int i = 0; i < rank && i < PLUMB_COMPARE_RANK; i++)
-		say(line, "%s%" PRId64, i > 0 ? ", " : "", dim[i]);
-	say(line, "]");
+		plumb_text_add(line, "%s%" PRId64, i > 0 ? ", " : "", dim[i]);
+	plumb_text_add(line, "]");
 }
 
-static void say_at(struct line *line, const struct plumb_at *at)
+static void say_at(struct plumb_text *line, const struct plumb_at *at)
 {
 	if (at->index >= 0)
-		say(line, " at element %" PRId64 " (%.9g, expected %.9g)", at->index, (double)at->candidate, at->reference);
+		plumb_text_add(line, " at element %" PRId64 " (%.9g, expected %.9g)", at->index, (double)at->candidate,
+			at->reference);
 }
 
 /* Findings are gathered in one pass: what holds goes to `good`, what does not to `bad`; the verdict is that nothing is
  * in `bad` and at least one bound was looked at, and the text is chosen by it. */
 struct findings {
-	struct line good, bad;
+	struct plumb_text good, bad;
 	int failed, bounds;
 	double share; /* largest measured / allowed */
 };
@@ -308,15 +287,15 @@ static void raise_share(struct findings *f, double measured, double allowed)
 static void find_int(struct findings *f, const char *name, int64_t value, int64_t bound, const struct plumb_at *at)
 {
 	bool holds = value <= bound && bound < PLUMB_ULP_APART;
-	struct line *line = holds ? &f->good : &f->bad;
+	struct plumb_text *line = holds ? &f->good : &f->bad;
 
 	f->bounds++;
 	f->failed += !holds;
 	raise_share(f, value == PLUMB_ULP_APART ? INFINITE : (double)value, (double)bound);
 	if (value == PLUMB_ULP_APART)
-		say(line, "; %s apart, bound %" PRId64, name, bound);
+		plumb_text_add(line, "; %s apart, bound %" PRId64, name, bound);
 	else
-		say(line, "; %s %" PRId64 ", bound %" PRId64, name, value, bound);
+		plumb_text_add(line, "; %s %" PRId64 ", bound %" PRId64, name, value, bound);
 	if (!holds)
 		say_at(line, at);
 }
@@ -324,12 +303,12 @@ static void find_int(struct findings *f, const char *name, int64_t value, int64_
 static void find_max(struct findings *f, const char *name, double value, double bound, const struct plumb_at *at)
 {
 	bool holds = value <= bound && bound <= DBL_MAX;
-	struct line *line = holds ? &f->good : &f->bad;
+	struct plumb_text *line = holds ? &f->good : &f->bad;
 
 	f->bounds++;
 	f->failed += !holds;
 	raise_share(f, value, bound);
-	say(line, "; %s %.3g, bound %.3g", name, value, bound);
+	plumb_text_add(line, "; %s %.3g, bound %.3g", name, value, bound);
 	if (!holds)
 		say_at(line, at);
 }
@@ -338,12 +317,12 @@ static void find_max(struct findings *f, const char *name, double value, double 
 static void find_min(struct findings *f, const char *name, double value, double bound, const struct plumb_at *at)
 {
 	bool holds = value >= bound && bound >= 0.0;
-	struct line *line = holds ? &f->good : &f->bad;
+	struct plumb_text *line = holds ? &f->good : &f->bad;
 
 	f->bounds++;
 	f->failed += !holds;
 	raise_share(f, 1.0 - value, 1.0 - bound);
-	say(line, "; %s %.6g, at least %.6g", name, value, bound);
+	plumb_text_add(line, "; %s %.6g, at least %.6g", name, value, bound);
 	if (!holds)
 		say_at(line, at);
 }
@@ -376,16 +355,16 @@ static void demand_structure(struct findings *f, const struct plumb_compare *cmp
 	bool zero = cmp->count > 0 && cmp->in_reference.zero == cmp->count;
 
 	if (!demand(f, !cmp->shape_differs)) {
-		say(&f->bad, "; shape ");
+		plumb_text_add(&f->bad, "; shape ");
 		say_shape(&f->bad, cmp->rank, cmp->dim);
-		say(&f->bad, ", expected ");
+		plumb_text_add(&f->bad, ", expected ");
 		say_shape(&f->bad, cmp->reference_rank, cmp->reference_dim);
 	}
 	if (!demand(f, cmp->count >= 1 && cmp->count == cmp->expected))
-		say(&f->bad, "; compared %" PRId64 " elements, expected %" PRId64 " and at least 1", cmp->count,
+		plumb_text_add(&f->bad, "; compared %" PRId64 " elements, expected %" PRId64 " and at least 1", cmp->count,
 			cmp->expected);
 	if (!demand(f, mismatched == 0)) {
-		say(&f->bad,
+		plumb_text_add(&f->bad,
 			"; %" PRId64 " NaN or Inf on one side only (%" PRId64 " NaN and %" PRId64
 			" Inf, reference has %" PRId64 " and %" PRId64 "), first",
 			mismatched, cmp->in_candidate.nan, cmp->in_candidate.inf, cmp->in_reference.nan,
@@ -393,13 +372,13 @@ static void demand_structure(struct findings *f, const struct plumb_compare *cmp
 		say_at(&f->bad, &cmp->class_mismatch);
 	}
 	if (!demand(f, cmp->nan_both == nan_allowed)) {
-		say(&f->bad, "; %" PRId64 " NaN on both sides, first", cmp->nan_both);
+		plumb_text_add(&f->bad, "; %" PRId64 " NaN on both sides, first", cmp->nan_both);
 		say_at(&f->bad, &cmp->first_nan);
 	}
 	if (!demand(f, !zero || t->allow_zero))
-		say(&f->bad, "; vacuous: the reference is all zero");
+		plumb_text_add(&f->bad, "; vacuous: the reference is all zero");
 	if (!demand(f, cmp->distinct >= 2 || cmp->count <= 1 || t->allow_constant || (zero && t->allow_zero)) && !zero)
-		say(&f->bad, "; vacuous: the reference is one constant");
+		plumb_text_add(&f->bad, "; vacuous: the reference is one constant");
 }
 
 static void demand_bounds(struct findings *f, const struct plumb_compare *cmp, const struct plumb_tolerance *t)
@@ -437,16 +416,16 @@ static void demand_bounds(struct findings *f, const struct plumb_compare *cmp, c
 /* Finish: pass is set once, and the text follows from it. */
 static int conclude(struct findings *f, const char *good, const char *bad, struct plumb_verdict *out)
 {
-	struct line line = {.text = out->text, .size = sizeof out->text};
+	struct plumb_text line = {.text = out->text, .size = sizeof out->text};
 	const char *detail;
 
 	out->pass = f->failed == 0 && f->bounds >= 1;
 	out->share = out->pass || f->share > 1.0 ? f->share : INFINITE;
 	detail = out->pass ? good : bad;
 	if (f->bounds < 1)
-		say(&line, "FAIL: the tolerance sets no bound%s", detail);
+		plumb_text_add(&line, "FAIL: the tolerance sets no bound%s", detail);
 	else
-		say(&line, "%s%s", out->pass ? "pass: " : "FAIL: ", detail[0] ? detail + 2 : "");
+		plumb_text_add(&line, "%s%s", out->pass ? "pass: " : "FAIL: ", detail[0] ? detail + 2 : "");
 	return out->pass ? PLUMB_OK : PLUMB_MISMATCH;
 }
 
@@ -494,14 +473,14 @@ int plumb_verdict_int(const struct plumb_compare_int *cmp, struct plumb_verdict 
 	};
 
 	if (!demand(&f, cmp->count >= 1 && cmp->count == cmp->expected))
-		say(&f.bad, "; compared %" PRId64 " integers, expected %" PRId64 " and at least 1", cmp->count,
+		plumb_text_add(&f.bad, "; compared %" PRId64 " integers, expected %" PRId64 " and at least 1", cmp->count,
 			cmp->expected);
 	if (!demand(&f, cmp->equal == cmp->count))
-		say(&f.bad,
+		plumb_text_add(&f.bad,
 			"; %" PRId64 " of %" PRId64 " integers differ, first at element %" PRId64 " (%" PRId64
 			", expected %" PRId64 ")",
 			cmp->count - cmp->equal, cmp->count, cmp->index, cmp->candidate, cmp->reference);
-	say(&f.good, "; %" PRId64 " integers equal", cmp->equal);
+	plumb_text_add(&f.good, "; %" PRId64 " integers equal", cmp->equal);
 	return conclude(&f, good, bad, out);
 }
 
@@ -549,20 +528,20 @@ static int wrong(struct plumb_selection *out, int64_t element)
 static int check_list(
 	struct plumb_selection *out, const char *side, const int32_t *list, int64_t count, int64_t n, int64_t k)
 {
-	struct line line = {.text = out->text, .size = sizeof out->text};
+	struct plumb_text line = {.text = out->text, .size = sizeof out->text};
 
 	if (count != k) {
-		say(&line, "%s has %" PRId64 " elements, expected %" PRId64, side, count, k);
+		plumb_text_add(&line, "%s has %" PRId64 " elements, expected %" PRId64, side, count, k);
 		return wrong(out, -1);
 	}
 	for (int64_t i = 0; i < k; i++) {
 		if (!(list[i] >= 0 && list[i] < n)) {
-			say(&line, "%s has element %" PRId32 " in slot %" PRId64 ", expected 0..%" PRId64, side, list[i], i,
-				n - 1);
+			plumb_text_add(&line, "%s has element %" PRId32 " in slot %" PRId64 ", expected 0..%" PRId64, side,
+				list[i], i, n - 1);
 			return wrong(out, list[i]);
 		}
 		if (contains(list, i, list[i])) {
-			say(&line, "%s has element %" PRId32 " twice", side, list[i]);
+			plumb_text_add(&line, "%s has element %" PRId32 " twice", side, list[i]);
 			return wrong(out, list[i]);
 		}
 	}
@@ -602,12 +581,12 @@ static bool explain(struct plumb_selection *out, float a, float b, double bound,
 static bool explain_side(struct plumb_selection *out, const char *has, const char *lacks, const float *score,
 	const int32_t *a, const int32_t *b, int64_t k, double bound)
 {
-	struct line line = {.text = out->text, .size = sizeof out->text};
+	struct plumb_text line = {.text = out->text, .size = sizeof out->text};
 
 	for (int64_t i = 0; i < k; i++) {
 		if (contains(b, k, a[i]) || explain(out, score[a[i]], out->cut, bound, a[i]))
 			continue;
-		say(&line,
+		plumb_text_add(&line,
 			"%s has element %" PRId32 " and %s has not; its score %.9g is %.3g from the cut %.9g, bound %.3g",
 			has, a[i], lacks, (double)score[a[i]], out->margin, (double)out->cut, bound);
 		return false;
@@ -617,18 +596,18 @@ static bool explain_side(struct plumb_selection *out, const char *has, const cha
 
 static int conclude_selection(struct plumb_selection *out, const char *what)
 {
-	struct line line = {.text = out->text, .size = sizeof out->text};
+	struct plumb_text line = {.text = out->text, .size = sizeof out->text};
 
 	switch (out->choice) {
 	case PLUMB_CHOICE_EQUAL:
-		say(&line, "equal");
+		plumb_text_add(&line, "equal");
 		break;
 	case PLUMB_CHOICE_TIE:
-		say(&line, "%" PRId64 " %s differ, all by exact ties (element %" PRId64 ", cut %.9g)", out->differ, what,
-			out->element, (double)out->cut);
+		plumb_text_add(&line, "%" PRId64 " %s differ, all by exact ties (element %" PRId64 ", cut %.9g)",
+			out->differ, what, out->element, (double)out->cut);
 		break;
 	case PLUMB_CHOICE_MARGIN:
-		say(&line, "%" PRId64 " %s differ within the bound, margin %.3g (element %" PRId64 ", cut %.9g)",
+		plumb_text_add(&line, "%" PRId64 " %s differ within the bound, margin %.3g (element %" PRId64 ", cut %.9g)",
 			out->differ, what, out->margin, out->element, (double)out->cut);
 		break;
 	case PLUMB_CHOICE_WRONG:
@@ -640,13 +619,13 @@ static int conclude_selection(struct plumb_selection *out, const char *what)
 static int compare_sets(const float *score, int64_t n, int64_t k, const int32_t *chosen, int64_t chosen_count,
 	const int32_t *golden, int64_t golden_count, double bound, struct plumb_selection *out)
 {
-	struct line line = {.text = out->text, .size = sizeof out->text};
+	struct plumb_text line = {.text = out->text, .size = sizeof out->text};
 	int64_t cut, above = 0, at = 0;
 
 	memset(out, 0, sizeof *out);
 	out->element = -1;
 	if (!(k >= 1 && k <= n)) {
-		say(&line, "asked for %" PRId64 " of %" PRId64 " elements, expected 1..%" PRId64, k, n, n);
+		plumb_text_add(&line, "asked for %" PRId64 " of %" PRId64 " elements, expected 1..%" PRId64, k, n, n);
 		return wrong(out, -1);
 	}
 	if (check_list(out, "the candidate", chosen, chosen_count, n, k) != PLUMB_OK ||
@@ -680,7 +659,7 @@ int plumb_compare_topk(const float *score, int64_t n, int64_t k, const int32_t *
 int plumb_compare_order(const float *score, int64_t n, int64_t k, const int32_t *chosen, int64_t chosen_count,
 	const int32_t *golden, int64_t golden_count, double bound, struct plumb_selection *out)
 {
-	struct line line = {.text = out->text, .size = sizeof out->text};
+	struct plumb_text line = {.text = out->text, .size = sizeof out->text};
 
 	if (compare_sets(score, n, k, chosen, chosen_count, golden, golden_count, bound, out) != PLUMB_OK)
 		return PLUMB_MISMATCH;
@@ -690,7 +669,7 @@ int plumb_compare_order(const float *score, int64_t n, int64_t k, const int32_t 
 
 		if (chosen[i] == golden[i] || explain(out, a, b, bound, chosen[i]))
 			continue;
-		say(&line,
+		plumb_text_add(&line,
 			"slot %" PRId64 " has element %" PRId32 " of score %.9g, expected %" PRId32
 			" of score %.9g, bound %.3g",
 			i, chosen[i], (double)a, golden[i], (double)b, bound);

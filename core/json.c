@@ -2,14 +2,10 @@
 #include "core/json.h"
 
 #include <cJSON.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum {
 	DEPTH_MAX = 256,   /* of this file's and cJSON's recursion: both use about 100 bytes of stack a level */
@@ -18,7 +14,7 @@ enum {
 #define EXACT_INT 9007199254740992.0 /* 2^53: from here on binary64 does not hold every integer */
 
 struct scan {
-	const unsigned char *start, *p, *end;
+	const unsigned char *start, *p, *end; /* *end is a NUL */
 	const char *name;
 	struct plumb_error *err;
 	size_t values_left;
@@ -95,22 +91,6 @@ static int scan_escape(struct scan *s)
 	return PLUMB_OK;
 }
 
-/* One character of two to four bytes: shortest form, no surrogate, at most U+10FFFF. */
-static int scan_utf8(struct scan *s)
-{
-	unsigned char lead = *s->p;
-	int more = lead < 0xC2 || lead > 0xF4 ? 0 : lead < 0xE0 ? 1 : lead < 0xF0 ? 2 : 3; /* bytes after it */
-	unsigned char low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
-	unsigned char high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
-	if (!more || s->end - s->p <= more || s->p[1] < low || s->p[1] > high)
-		return scan_fail(s, "UTF-8");
-	for (int i = 2; i <= more; i++)
-		if ((s->p[i] & 0xC0) != 0x80)
-			return scan_fail(s, "UTF-8");
-	s->p += 1 + more;
-	return PLUMB_OK;
-}
-
 static int scan_string(struct scan *s)
 {
 	int status = PLUMB_OK;
@@ -127,10 +107,11 @@ static int scan_string(struct scan *s)
 		if (*s->p == '\\') {
 			s->p++;
 			status = scan_escape(s);
-		} else if (*s->p < 0x80) {
-			s->p++;
 		} else {
-			status = scan_utf8(s);
+			size_t n = plumb_utf8_length((const char *)s->p);
+			if (n == 0)
+				return scan_fail(s, "UTF-8");
+			s->p += n;
 		}
 	}
 	return status;
@@ -320,17 +301,11 @@ static int parse_terminated(const char *text, size_t size, const char *name, con
 	return status;
 }
 
-static int too_long(const char *name, uint64_t size, size_t limit, struct plumb_error *err)
-{
-	return plumb_fail(
-		err, PLUMB_BAD_INPUT, "%s: has %llu bytes, expected at most %zu", name, (unsigned long long)size, limit);
-}
-
 int plumb_json_parse(const char *text, size_t size, const char *name, const struct plumb_json_limits *limits,
 	struct cJSON **out, struct plumb_error *err)
 {
 	if (size > limits->bytes)
-		return too_long(name, size, limits->bytes, err);
+		return plumb_file_too_long(name, size, limits->bytes, err);
 	/* cJSON's length-bounded parsing has read past the end before (CVE-2023-53154): give it a NUL to stop at. */
 	char *copy = malloc(size + 1);
 	if (!copy)
@@ -340,57 +315,6 @@ int plumb_json_parse(const char *text, size_t size, const char *name, const stru
 	copy[size] = 0;
 	int status = parse_terminated(copy, size, name, limits, out, err);
 	free(copy);
-	return status;
-}
-
-int plumb_file_read(const char *path, size_t limit, char **out, size_t *size, struct plumb_error *err)
-{
-	int status = PLUMB_BAD_INPUT;
-	char *text = NULL;
-	size_t got = 0;
-	struct stat st;
-
-	/* O_NONBLOCK: opening a FIFO must not wait for its writer; it is refused below. */
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	if (fd < 0)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: cannot open: %s", path, strerror(errno));
-	if (fstat(fd, &st) != 0) {
-		plumb_fail(err, PLUMB_BAD_INPUT, "%s: cannot stat: %s", path, strerror(errno));
-		goto done;
-	}
-	if (!S_ISREG(st.st_mode)) {
-		plumb_fail(err, PLUMB_BAD_INPUT, "%s: is %s, expected a regular file", path,
-			S_ISDIR(st.st_mode) ? "a directory" : "a special file");
-		goto done;
-	}
-	if ((uint64_t)st.st_size > limit) {
-		too_long(path, (uint64_t)st.st_size, limit, err);
-		goto done;
-	}
-	text = malloc((size_t)st.st_size + 1);
-	if (!text) {
-		plumb_fail(err, PLUMB_BAD_INPUT, "%s: no memory for %lld bytes", path, (long long)st.st_size);
-		goto done;
-	}
-	while (got < (size_t)st.st_size) {
-		ssize_t n = read(fd, text + got, (size_t)st.st_size - got);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0) {
-			plumb_fail(err, PLUMB_BAD_INPUT, "%s: read %zu of %lld bytes: %s", path, got, (long long)st.st_size,
-				n < 0 ? strerror(errno) : "the file became shorter");
-			goto done;
-		}
-		got += (size_t)n;
-	}
-	text[got] = 0;
-	*out = text;
-	*size = got;
-	text = NULL;
-	status = PLUMB_OK;
-done:
-	free(text);
-	close(fd);
 	return status;
 }
 

@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/file.h"
 #include "core/status.h"
 
 #ifdef __cplusplus
@@ -34,9 +35,6 @@ int plumb_json_parse(const char *text, size_t size, const char *name, const stru
 
 /* The same of a whole regular file. */
 int plumb_json_read(const char *path, const struct plumb_json_limits *limits, struct cJSON **out, struct plumb_error *err);
-
-/* Read a whole regular file, at most limit bytes. *out is terminated by a NUL that *size does not count; free() it. */
-int plumb_file_read(const char *path, size_t limit, char **out, size_t *size, struct plumb_error *err);
 
 /* The fields of one object. The first failure is kept: later reads return the fallback (or zero) and leave the message
  * alone, so that a caller reads all fields and looks at status once. */

@@ -76,6 +76,10 @@ struct plumb_model {
 	struct plumb_maker maker;
 };
 
+/* Free the lists that a model is made of (layers, banks, PLE modules, tables), not what their weights point to. For
+ * whoever made them with malloc; a model without them, all zero, is fine. */
+void plumb_model_free_lists(struct plumb_model *model);
+
 #ifdef __cplusplus
 }
 #endif

@@ -2,12 +2,11 @@
 #include "core/requantise.h"
 
 #include <math.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/quantise.h"
+#include "core/text.h"
 
 /* Elements whose source is read twice (for a scale of the whole matrix, then for the codes) before the next ones are:
  * few enough to be still in memory the second time. */
@@ -57,20 +56,6 @@ static bool copy_model(struct plumb_model *out, const struct plumb_model *source
 		}
 	}
 	return out->layer && good;
-}
-
-static void free_model(struct plumb_model *m)
-{
-	for (int i = 0; m->layer && i < m->cfg.layers; i++) {
-		struct plumb_layer_weights *w = &m->layer[i];
-		free(w->moe.gate);
-		free(w->moe.up);
-		free(w->moe.down);
-		if (w->ple)
-			free(w->ple->table);
-		free(w->ple);
-	}
-	free(m->layer);
 }
 
 /* ---- what changes ---- */
@@ -317,7 +302,7 @@ void plumb_requantised_free(struct plumb_requantised *r)
 	free(r->memory);
 	free(r->largest);
 	plumb_list_free(&r->list);
-	free_model(&r->model);
+	plumb_model_free_lists(&r->model);
 	free(r);
 }
 
@@ -336,42 +321,34 @@ const char *plumb_requantised_profile(const struct plumb_requantised *r)
 	return r->profile.name;
 }
 
-__attribute__((format(printf, 3, 4))) static void append(char *text, size_t size, const char *format, ...)
-{
-	size_t n = strlen(text);
-	va_list ap;
-	va_start(ap, format);
-	vsnprintf(text + n, size - n, format, ap);
-	va_end(ap);
-}
-
 const char *plumb_requantised_show(const struct plumb_requantised *r, char *text, size_t size)
 {
+	struct plumb_text line = {.text = text, .size = size};
 	int64_t before = 0, after = 0;
 	const char *between = "";
 
-	snprintf(text, size, "%s: ", r->profile.name);
+	plumb_text_add(&line, "%s: ", r->profile.name);
 	for (int g = 0; g < PLUMB_GROUP_COUNT; g++) {
 		const struct plumb_requantised_group *group = &r->group[g];
 		const char *and = "";
 		if (!group->changed)
 			continue;
-		append(text, size, "%s%s ", between, plumb_group_name((enum plumb_group)g));
+		plumb_text_add(&line, "%s%s ", between, plumb_group_name((enum plumb_group)g));
 		for (int f = 0; f < PLUMB_FORMAT_COUNT; f++) {
 			if (group->from[f]) {
-				append(text, size, "%s%s", and, plumb_format_name((enum plumb_format)f));
+				plumb_text_add(&line, "%s%s", and, plumb_format_name((enum plumb_format)f));
 				and = "+";
 			}
 		}
-		append(text, size, " -> %s, %lld %s", plumb_format_name(group->to), (long long)group->changed,
+		plumb_text_add(&line, " -> %s, %lld %s", plumb_format_name(group->to), (long long)group->changed,
 			group->changed == 1 ? "matrix" : "matrices");
 		between = "; ";
 		before += group->before;
 		after += group->after;
 	}
 	if (*between)
-		append(text, size, "; %.4g MB -> %.4g MB", (double)before / 1e6, (double)after / 1e6);
+		plumb_text_add(&line, "; %.4g MB -> %.4g MB", (double)before / 1e6, (double)after / 1e6);
 	else
-		append(text, size, "all is held so");
+		plumb_text_add(&line, "all is held so");
 	return text;
 }

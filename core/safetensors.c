@@ -3,16 +3,15 @@
 
 #include <cJSON.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/file.h"
 #include "core/json.h"
 
 enum { PREFIX = 8 }; /* bytes: the little-endian length of the header */
@@ -243,101 +242,76 @@ static int read_header(struct plumb_safetensors *file, const cJSON *header, size
 	return check_cover(file, data, data_bytes, err);
 }
 
-static int read_fully(int fd, unsigned char *out, size_t size)
+/* Length, and text, of the header of an open file of size bytes; *text is freed by the caller.
+ * It is read into memory of our own: what was checked is then what is used, whoever writes to the file. */
+static int take_header(const char *path, int fd, uint64_t size, char **text, size_t *header_bytes, struct plumb_error *err)
 {
-	size_t got = 0;
-	while (got < size) {
-		ssize_t n = read(fd, out + got, size - got);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return -1;
-		got += (size_t)n;
-	}
-	return 0;
+	unsigned char prefix[PREFIX];
+	uint64_t length = 0;
+
+	if (size < PREFIX || plumb_file_take(fd, prefix, PREFIX) < PREFIX)
+		return plumb_fail(err, PLUMB_BAD_INPUT,
+			"%s: has %llu bytes, expected a safetensors file: 8 bytes of header length first", path,
+			(unsigned long long)size);
+	for (int i = PREFIX - 1; i >= 0; i--)
+		length = length << 8 | prefix[i];
+	if (length > size - PREFIX || length > limits.bytes)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: header length is %llu, expected at most %llu (%s)", path,
+			(unsigned long long)length,
+			(unsigned long long)(size - PREFIX < limits.bytes ? size - PREFIX : limits.bytes),
+			size - PREFIX < limits.bytes ? "the rest of the file" : "the limit of the format");
+	*text = malloc((size_t)length + 1);
+	if (!*text)
+		return plumb_fail(
+			err, PLUMB_BAD_INPUT, "%s: no memory for a header of %llu bytes", path, (unsigned long long)length);
+	if (plumb_file_take(fd, *text, (size_t)length) < length)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: cannot read the %llu bytes of the header", path,
+			(unsigned long long)length);
+	*header_bytes = (size_t)length;
+	return PLUMB_OK;
+}
+
+static int map_file(struct plumb_safetensors *file, int fd, uint64_t size, struct plumb_error *err)
+{
+	void *map = mmap(NULL, (size_t)size, PROT_READ, MAP_PRIVATE, fd, 0);
+
+	if (map == MAP_FAILED)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: cannot map %llu bytes: %s", file->path,
+			(unsigned long long)size, strerror(errno));
+	file->map = map;
+	file->map_bytes = (size_t)size;
+	return PLUMB_OK;
 }
 
 int plumb_safetensors_open(const char *path, struct plumb_safetensors **out, struct plumb_error *err)
 {
-	int status = PLUMB_BAD_INPUT;
-	unsigned char prefix[PREFIX];
-	uint64_t header_bytes = 0, size;
+	uint64_t size;
+	size_t header_bytes = 0;
 	char *text = NULL;
 	cJSON *header = NULL;
-	struct stat st;
-	struct plumb_safetensors *file = calloc(1, sizeof *file);
+	struct plumb_safetensors *file = NULL;
+	int fd, status = plumb_file_open(path, &fd, &size, err);
 
-	/* O_NONBLOCK: opening a FIFO must not wait for its writer; it is refused below. */
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	if (fd < 0) {
-		plumb_fail(err, PLUMB_BAD_INPUT, "%s: cannot open: %s", path, strerror(errno));
-		goto done;
-	}
-	if (!file || !(file->path = strdup(path))) {
-		plumb_fail(err, PLUMB_BAD_INPUT, "%s: no memory", path);
-		goto done;
-	}
-	if (fstat(fd, &st) != 0) {
-		plumb_fail(err, PLUMB_BAD_INPUT, "%s: cannot stat: %s", path, strerror(errno));
-		goto done;
-	}
-	if (!S_ISREG(st.st_mode)) {
-		plumb_fail(err, PLUMB_BAD_INPUT, "%s: is %s, expected a regular file", path,
-			S_ISDIR(st.st_mode) ? "a directory" : "a special file");
-		goto done;
-	}
-	size = (uint64_t)st.st_size;
-	if (size < PREFIX || read_fully(fd, prefix, PREFIX) != 0) {
-		plumb_fail(err, PLUMB_BAD_INPUT,
-			"%s: has %llu bytes, expected a safetensors file: 8 bytes of header length first", path,
-			(unsigned long long)size);
-		goto done;
-	}
-	for (int i = PREFIX - 1; i >= 0; i--)
-		header_bytes = header_bytes << 8 | prefix[i];
-	if (header_bytes > size - PREFIX || header_bytes > limits.bytes) {
-		plumb_fail(err, PLUMB_BAD_INPUT, "%s: header length is %llu, expected at most %llu (%s)", path,
-			(unsigned long long)header_bytes,
-			(unsigned long long)(size - PREFIX < limits.bytes ? size - PREFIX : limits.bytes),
-			size - PREFIX < limits.bytes ? "the rest of the file" : "the limit of the format");
-		goto done;
-	}
-
-	/* The header is read into memory of our own: what was checked is then what is used, whoever writes to the file.
-	 */
-	text = malloc((size_t)header_bytes + 1);
-	if (!text) {
-		plumb_fail(err, PLUMB_BAD_INPUT, "%s: no memory for a header of %llu bytes", path,
-			(unsigned long long)header_bytes);
-		goto done;
-	}
-	if (read_fully(fd, (unsigned char *)text, (size_t)header_bytes) != 0) {
-		plumb_fail(err, PLUMB_BAD_INPUT, "%s: cannot read the %llu bytes of the header", path,
-			(unsigned long long)header_bytes);
-		goto done;
-	}
-	status = plumb_json_parse(text, (size_t)header_bytes, path, &limits, &header, err);
-	if (status)
-		goto done;
-	status = PLUMB_BAD_INPUT;
-	file->map = mmap(NULL, (size_t)size, PROT_READ, MAP_PRIVATE, fd, 0);
-	if (file->map == MAP_FAILED) {
-		file->map = NULL;
-		plumb_fail(err, PLUMB_BAD_INPUT, "%s: cannot map %llu bytes: %s", path, (unsigned long long)size,
-			strerror(errno));
-		goto done;
-	}
-	file->map_bytes = (size_t)size;
-	status = read_header(file, header, (size_t)header_bytes, err);
-	if (!status) {
+	if (status != PLUMB_OK)
+		return status;
+	file = calloc(1, sizeof *file);
+	if (!file || !(file->path = strdup(path)))
+		status = plumb_fail(err, PLUMB_BAD_INPUT, "%s: no memory", path);
+	if (status == PLUMB_OK)
+		status = take_header(path, fd, size, &text, &header_bytes, err);
+	if (status == PLUMB_OK)
+		status = plumb_json_parse(text, header_bytes, path, &limits, &header, err);
+	if (status == PLUMB_OK)
+		status = map_file(file, fd, size, err);
+	if (status == PLUMB_OK)
+		status = read_header(file, header, header_bytes, err);
+	if (status == PLUMB_OK) {
 		*out = file;
 		file = NULL;
 	}
-done:
 	cJSON_Delete(header);
 	free(text);
-	if (fd >= 0)
-		close(fd);
+	close(fd);
 	plumb_safetensors_close(file);
 	return status;
 }

@@ -2,11 +2,11 @@
 #include "core/status.h"
 
 #include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 
-static size_t utf8_length(const unsigned char *p)
+size_t plumb_utf8_length(const char *text)
 {
+	const unsigned char *p = (const unsigned char *)text;
 	size_t n = p[0] < 0x80                   ? 1
 	           : p[0] >= 0xC2 && p[0] < 0xE0 ? 2
 	           : (p[0] & 0xF0) == 0xE0       ? 3
@@ -18,14 +18,14 @@ static size_t utf8_length(const unsigned char *p)
 			return 0;
 	if ((p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xED && p[1] > 0x9F) || (p[0] == 0xF0 && p[1] < 0x90) ||
 		(p[0] == 0xF4 && p[1] > 0x8F))
-		return 0; /* longer than need be, half of a pair, beyond the last */
+		return 0;
 	return n;
 }
 
 void plumb_utf8(char *text)
 {
-	for (unsigned char *p = (unsigned char *)text; *p;) {
-		size_t n = utf8_length(p);
+	for (char *p = text; *p;) {
+		size_t n = plumb_utf8_length(p);
 		if (n == 0)
 			*p = '?';
 		p += n ? n : 1;

@@ -4,6 +4,8 @@
 #ifndef PLUMB_CORE_STATUS_H
 #define PLUMB_CORE_STATUS_H
 
+#include <stddef.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -24,6 +26,10 @@ struct plumb_error {
  * terminal or a report raw. */
 __attribute__((format(printf, 3, 4))) int plumb_fail(
 	struct plumb_error *err, enum plumb_status status, const char *format, ...);
+
+/* Bytes of the UTF-8 character at text, which ends in a NUL: 1 to 4; 0: what stands there is none (longer than need be,
+ * half of a surrogate pair, beyond U+10FFFF, cut short). */
+size_t plumb_utf8_length(const char *text);
 
 /* Replace every byte that is no part of well-formed UTF-8 by '?'. */
 void plumb_utf8(char *text);

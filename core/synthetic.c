@@ -418,16 +418,7 @@ void plumb_synthetic_close(struct plumb_synthetic *s)
 {
 	if (!s)
 		return;
-	for (int l = 0; s->model.layer && l < s->model.cfg.layers; l++) {
-		struct plumb_layer_weights *w = &s->model.layer[l];
-		free(w->moe.gate);
-		free(w->moe.up);
-		free(w->moe.down);
-		if (w->ple)
-			free(w->ple->table);
-		free(w->ple);
-	}
-	free(s->model.layer);
+	plumb_model_free_lists(&s->model);
 	if (s->space)
 		munmap(s->space, s->space_bytes);
 	free(s->item);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "core/json.h"
+#include "core/text.h"
 
 enum { MAX_RULES = 1024 };
 
@@ -369,29 +370,9 @@ const struct plumb_tolerance_rule *plumb_tolerances_rules(const struct plumb_tol
 	return tolerances->rule;
 }
 
-struct line {
-	char *text;
-	size_t size, used;
-};
-
-static void say(struct line *line, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-static void say(struct line *line, const char *format, ...)
-{
-	va_list ap;
-	int n;
-
-	if (line->used + 1 >= line->size)
-		return;
-	va_start(ap, format);
-	n = vsnprintf(line->text + line->used, line->size - line->used, format, ap);
-	va_end(ap);
-	line->used += n > 0 ? (size_t)n : 0;
-}
-
 const char *plumb_tolerance_show(const struct plumb_tolerance *tolerance, char *text, size_t size)
 {
-	struct line line = {.text = text, .size = size};
+	struct plumb_text line = {.text = text, .size = size};
 	const char *base = (const char *)tolerance;
 
 	if (size > 0)
@@ -401,27 +382,27 @@ const char *plumb_tolerance_show(const struct plumb_tolerance *tolerance, char *
 		if (!(tolerance->set & number_bounds[i].bit))
 			continue;
 		memcpy(&value, base + number_bounds[i].offset, sizeof value);
-		say(&line, "%s%s%g", line.used ? ", " : "", number_bounds[i].words, value);
+		plumb_text_add(&line, "%s%s%g", line.used ? ", " : "", number_bounds[i].words, value);
 		if (number_bounds[i].bit == PLUMB_BOUND_NEAR)
-			say(&line, " (below 2^%d ulp)", tolerance->near_ulp_log2);
+			plumb_text_add(&line, " (below 2^%d ulp)", tolerance->near_ulp_log2);
 	}
 	for (size_t i = 0; i < COUNT(integer_bounds); i++) {
 		int64_t value;
 		if (!(tolerance->set & integer_bounds[i].bit))
 			continue;
 		memcpy(&value, base + integer_bounds[i].offset, sizeof value);
-		say(&line, "%s%s%" PRId64, line.used ? ", " : "", integer_bounds[i].words, value);
+		plumb_text_add(&line, "%s%s%" PRId64, line.used ? ", " : "", integer_bounds[i].words, value);
 		if (integer_bounds[i].bit == PLUMB_BOUND_BF16_ULP && tolerance->bf16_noise > 0.0)
-			say(&line, " (or error <= %g rms)", tolerance->bf16_noise);
+			plumb_text_add(&line, " (or error <= %g rms)", tolerance->bf16_noise);
 	}
 	for (size_t i = 0; i < COUNT(exact_bounds); i++)
 		if (tolerance->set & exact_bounds[i].bit)
-			say(&line, "%s%s", line.used ? ", " : "", exact_bounds[i].key);
+			plumb_text_add(&line, "%s%s", line.used ? ", " : "", exact_bounds[i].key);
 	for (size_t i = 0; i < COUNT(allowances); i++) {
 		bool value;
 		memcpy(&value, base + allowances[i].offset, sizeof value);
 		if (value)
-			say(&line, "%s%s", line.used ? ", " : "", allowances[i].key);
+			plumb_text_add(&line, "%s%s", line.used ? ", " : "", allowances[i].key);
 	}
 	return text;
 }

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/* Text put together piece by piece in memory of the caller's. */
+#ifndef PLUMB_CORE_TEXT_H
+#define PLUMB_CORE_TEXT_H
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct plumb_text {
+	char *text;  /* (size) bytes; ends in a NUL once something was added */
+	size_t size; /* at least 1 */
+	size_t used; /* without the NUL */
+};
+
+/* Append; what does not fit is cut off. */
+__attribute__((format(printf, 2, 3))) void plumb_text_add(struct plumb_text *text, const char *format, ...);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
