@@ -18,12 +18,8 @@ int attn_in_proj_bound(const struct plumb_env *env, const void *before, const vo
 	int status = PLUMB_OK;
 
 	(void)before;
-	for (int m = 0; m < 3 && status == PLUMB_OK; m++) {
-		struct plumb_ball *y = plumb_bound_of(set, name[m]);
-		status = bound_linear_of(env, w[m], a->x, a->T, rows, y);
-		for (int64_t i = 0; i < a->T * w[m]->rows && status == PLUMB_OK; i++)
-			y[i] = ball_out(env, y[i]);
-	}
+	for (int m = 0; m < 3 && status == PLUMB_OK; m++)
+		status = bound_projection(env, w[m], a->x, a->T, rows, plumb_bound_of(set, name[m]));
 	return status;
 }
 
@@ -209,11 +205,7 @@ int attn_gate_bound(const struct plumb_env *env, const void *before, const void 
 int attn_out_proj_bound(const struct plumb_env *env, const void *before, const void *args, struct plumb_bound_set *set)
 {
 	const struct plumb_attn_out_proj *a = args;
-	struct plumb_ball *y = plumb_bound_of(set, "y");
-	int status = bound_linear_of(env, a->w, a->x, a->T, a->w->rows, y);
 
 	(void)before;
-	for (int64_t i = 0; i < a->T * a->w->rows && status == PLUMB_OK; i++)
-		y[i] = ball_out(env, y[i]);
-	return status;
+	return bound_projection(env, a->w, a->x, a->T, a->w->rows, plumb_bound_of(set, "y"));
 }

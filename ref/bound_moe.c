@@ -6,11 +6,7 @@
 
 #include "ref/bound_ball.h"
 #include "ref/bound_parts.h"
-
-static bool in_range(const struct plumb_env *env, int32_t expert)
-{
-	return expert >= 0 && expert < env->cfg->experts;
-}
+#include "ref/route.h"
 
 /* The weights of the experts that were chosen, right or not: that is judged elsewhere. p: exponentials of the logits of
  * one token, sum: theirs. */
@@ -21,7 +17,7 @@ static void route(const struct plumb_env *env, const struct plumb_ball *p, struc
 	struct plumb_ball chosen = ball_exact(0.0);
 
 	for (int k = 0; k < A; k++) {
-		weight[k] = in_range(env, expert[k]) ? ball_div(p[expert[k]], sum) : ball_exact((double)NAN);
+		weight[k] = route_is_expert(env, expert[k]) ? ball_div(p[expert[k]], sum) : ball_exact((double)NAN);
 		chosen = k == 0 ? weight[0] : ball_add(chosen, weight[k]);
 	}
 	for (int k = 0; k < A; k++)
@@ -83,9 +79,9 @@ int moe_gate_up_bound(const struct plumb_env *env, const void *before, const voi
 	for (int64_t t = 0; t < a->T && status == PLUMB_OK; t++) {
 		for (int64_t i = t * A; i < (t + 1) * A && status == PLUMB_OK; i++) {
 			int32_t e = a->expert[i];
-			if (in_range(env, e))
+			if (route_is_expert(env, e))
 				status = expert_hidden(env, &a->gate[e], &a->up[e], x + t * D, up_sum, hidden + i * F);
-			for (int64_t f = 0; f < F && !in_range(env, e); f++)
+			for (int64_t f = 0; f < F && !route_is_expert(env, e); f++)
 				hidden[i * F + f] = ball_exact((double)NAN);
 		}
 		if (status == PLUMB_OK)
@@ -111,7 +107,7 @@ int moe_down_bound(const struct plumb_env *env, const void *before, const void *
 		for (int k = 0; k < A && status == PLUMB_OK; k++) { /* slot order */
 			int64_t i = t * A + k;
 			struct plumb_ball weight = ball_exact((double)a->weight[i]);
-			bool known = in_range(env, a->expert[i]);
+			bool known = route_is_expert(env, a->expert[i]);
 			if (known)
 				status = bound_linear_of(
 					env, &a->down[a->expert[i]], a->hidden + i * F, 1, D * (A + 1), down);

@@ -110,6 +110,15 @@ int bound_linear_of(const struct plumb_env *env, const struct plumb_weight *w, c
 	return status;
 }
 
+int bound_projection(const struct plumb_env *env, const struct plumb_weight *w, const float *x, int64_t T,
+	int64_t call_rows, struct plumb_ball *y)
+{
+	int status = bound_linear_of(env, w, x, T, call_rows, y);
+	for (int64_t i = 0; i < T * w->rows && status == PLUMB_OK; i++)
+		y[i] = ball_out(env, y[i]);
+	return status;
+}
+
 struct plumb_ball bound_inverse_rms(const struct plumb_env *env, const struct plumb_ball *x, int64_t n, int width)
 {
 	struct plumb_ball squares = bound_dot(x, x, n, plumb_strided_depth(n, width));

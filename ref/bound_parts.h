@@ -24,6 +24,10 @@ int bound_linear(const struct plumb_env *env, const struct plumb_weight *w, cons
 int bound_linear_of(const struct plumb_env *env, const struct plumb_weight *w, const float *x, int64_t T, int64_t call_rows,
 	struct plumb_ball *y);
 
+/* The same as a whole output: y is what the op stores. */
+int bound_projection(const struct plumb_env *env, const struct plumb_weight *w, const float *x, int64_t T,
+	int64_t call_rows, struct plumb_ball *y);
+
 /* 1/sqrt(mean x^2 + eps), the squares strided(width). */
 struct plumb_ball bound_inverse_rms(const struct plumb_env *env, const struct plumb_ball *x, int64_t n, int width);
 

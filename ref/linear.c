@@ -120,7 +120,21 @@ static void plain_rows(const struct plumb_weight *w, int64_t n0, int64_t first, 
 			sum[t * count + first + i * apart] = pairwise(acc[t * ROWS + i]);
 }
 
-/* Rows [n0, n0 + count) by plain loops. false: no memory. */
+/* y[t, i] = sum_k x[t, k] * panel[i, k], rows of y count apart. */
+static void product(
+	bool blas, const double *x, const double *panel, int64_t T, int64_t rows, int64_t K, double *y, int64_t count)
+{
+	if (blas) {
+		cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)T, (int)rows, (int)K, 1.0, x, (int)K, panel,
+			(int)K, 0.0, y, (int)count);
+		return;
+	}
+	for (int64_t t = 0; t < T; t++)
+		for (int64_t i = 0; i < rows; i++)
+			y[t * count + i] = dot(panel + i * K, x + t * K, K);
+}
+
+/* sum[t, n] of rows [n0, n0 + count) by plain loops. false: no memory. */
 static bool plain_sum(
 	const struct plumb_weight *w, const double *x, int64_t T, int64_t n0, int64_t count, int threads, double *sum)
 {
@@ -144,23 +158,9 @@ static bool plain_sum(
 	return !failed;
 }
 
-/* y[t, i] = sum_k x[t, k] * panel[i, k], rows of y count apart. */
-static void product(
-	int blas, const double *x, const double *panel, int64_t T, int64_t rows, int64_t K, double *y, int64_t count)
-{
-	if (blas) {
-		cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)T, (int)rows, (int)K, 1.0, x, (int)K, panel,
-			(int)K, 0.0, y, (int)count);
-		return;
-	}
-	for (int64_t t = 0; t < T; t++)
-		for (int64_t i = 0; i < rows; i++)
-			y[t * count + i] = dot(panel + i * K, x + t * K, K);
-}
-
 /* The same with the rows decoded to panels, by OpenBLAS or plain, and if asked for the sums of squared terms:
  * squares: (T, count), then (T, K) of squared x. false: no memory. */
-static bool panel_sum(int blas, const struct plumb_weight *w, const double *x, double *squares, int64_t T, int64_t n0,
+static bool panel_sum(bool blas, const struct plumb_weight *w, const double *x, double *squares, int64_t T, int64_t n0,
 	int64_t count, int threads, double *sum)
 {
 	const int64_t K = w->cols;
@@ -199,10 +199,10 @@ int linear_sum_ref(const struct plumb_env *env, const struct plumb_weight *w, co
 	int64_t count, double *sum)
 {
 	int64_t K = w->cols;
-	int blas = chosen == LINEAR_BLAS || (chosen == LINEAR_AUTO && T >= LINEAR_BLAS_ROWS);
+	bool blas = chosen == LINEAR_BLAS || (chosen == LINEAR_AUTO && T >= LINEAR_BLAS_ROWS);
 	double *xd = scratch_ref(env, T * K, sizeof *xd);                                         /* (T, K) */
 	double *squares = env->nudge ? scratch_ref(env, T * (count + K), sizeof *squares) : NULL; /* (T, count), (T, K) */
-	int failed = !xd || (env->nudge && !squares);
+	bool failed = !xd || (env->nudge && !squares);
 
 	const int threads = count * K > 65536 ? omp_get_max_threads() : 1;
 	if (xd && blas && !blas_has_room(threads)) {

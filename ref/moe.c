@@ -62,12 +62,6 @@ int moe_router_ref(const struct plumb_env *env, const void *args)
 	return status;
 }
 
-/* An id that no router may give must show, and must read nothing. */
-static int is_expert(const struct plumb_env *env, int32_t e)
-{
-	return e >= 0 && e < env->cfg->experts;
-}
-
 /* hidden = rne(rne(silu(rne(gate . x))) * rne(up . x)) of one expert and one token. sum: scratch (2, F). */
 static int expert_hidden(const struct plumb_env *env, const struct plumb_weight *gate, const struct plumb_weight *up,
 	const float *x, double *sum, float *hidden)
@@ -94,9 +88,9 @@ int moe_gate_up_ref(const struct plumb_env *env, const void *args)
 		for (int k = 0; k < A && status == PLUMB_OK; k++) {
 			int32_t e = a->expert[t * A + k];
 			float *hidden = a->hidden + (t * A + k) * F;
-			if (is_expert(env, e))
+			if (route_is_expert(env, e))
 				status = expert_hidden(env, &a->gate[e], &a->up[e], x, sum, hidden);
-			for (int64_t f = 0; f < F && !is_expert(env, e); f++)
+			for (int64_t f = 0; f < F && !route_is_expert(env, e); f++)
 				hidden[f] = NAN;
 		}
 		if (status == PLUMB_OK)
@@ -119,9 +113,9 @@ int moe_down_ref(const struct plumb_env *env, const void *args)
 		for (int k = 0; k < A && status == PLUMB_OK; k++) { /* slot order */
 			double weight = (double)a->weight[t * A + k];
 			int32_t e = a->expert[t * A + k];
-			if (is_expert(env, e))
+			if (route_is_expert(env, e))
 				status = linear_sum_ref(env, &a->down[e], a->hidden + (t * A + k) * F, 1, 0, D, down);
-			for (int64_t c = 0; c < D && !is_expert(env, e); c++)
+			for (int64_t c = 0; c < D && !route_is_expert(env, e); c++)
 				down[c] = (double)NAN;
 			for (int64_t c = 0; c < D && status == PLUMB_OK; c++)
 				routed[k * D + c] = rne(env, rne(env, down[c]) * weight);

@@ -9,6 +9,7 @@
 #include "ref/ref.h"
 #include "ref/rotate.h"
 #include "ref/round.h"
+#include "ref/selected.h"
 #include "ref/topk.h"
 
 /* The key of block b from its raw keys; w (Di); row, key: scratch (Di). */
@@ -101,12 +102,6 @@ int qsa_score_ref(const struct plumb_env *env, const void *args)
 	return PLUMB_OK;
 }
 
-static int ascending(const void *x, const void *y)
-{
-	int32_t a = *(const int32_t *)x, b = *(const int32_t *)y;
-	return (a > b) - (a < b);
-}
-
 int qsa_select_ref(const struct plumb_env *env, const void *args)
 {
 	const struct plumb_qsa_select *a = args;
@@ -119,7 +114,7 @@ int qsa_select_ref(const struct plumb_env *env, const void *args)
 		int64_t nb = (*a->position + t + 1) / B, k = nb < N ? nb : N;
 		int32_t *block = a->block + t * N;
 		topk_ref(env->ties, a->score + t * NB, (int32_t)nb, (int32_t)k, item, block);
-		qsort(block, (size_t)k, sizeof *block, ascending);
+		selected_sort(block, k);
 		for (int64_t i = k; i < N; i++)
 			block[i] = -1;
 		a->count[t] = (int32_t)k;

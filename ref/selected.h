@@ -1,9 +1,23 @@
 /* SPDX-License-Identifier: MIT */
-/* Which tokens attention reads: integers only, so oracle, twin and bounds share it. */
+/* Which blocks and tokens attention reads: integers only, so oracle, twin and bounds share it. */
 #ifndef PLUMB_REF_SELECTED_H
 #define PLUMB_REF_SELECTED_H
 
 #include <stdint.h>
+#include <stdlib.h>
+
+static inline int selected_ascending(const void *x, const void *y)
+{
+	int32_t a = *(const int32_t *)x, b = *(const int32_t *)y;
+	return (a > b) - (a < b);
+}
+
+/* Selected blocks, in any order, into ascending order. */
+static inline void selected_sort(int32_t *block, int64_t count)
+{
+	if (count > 0)
+		qsort(block, (size_t)count, sizeof *block, selected_ascending);
+}
 
 /* A(p) of model-spec 2.8: tokens of the selected blocks (count of B tokens, ascending) and the tail of position p,
  * ascending. list: (count*B + B). Returns their number. */

@@ -6,9 +6,9 @@
 
 #include <math.h>
 
-/* --- larger value first, NaN first: torch's comparison --- */
+/* ---- larger value first, NaN first: torch's comparison ---- */
 
-static int before(struct topk_item x, struct topk_item y)
+static bool before(struct topk_item x, struct topk_item y)
 {
 	return (isnan(x.value) && !isnan(y.value)) || x.value > y.value;
 }
@@ -202,9 +202,9 @@ static void torch_topk(struct topk_item *item, int32_t n, int32_t k)
 	}
 }
 
-/* --- larger value first, then lower index, NaN last: the rule of both sets --- */
+/* ---- larger value first, then lower index, NaN last: the rule of both sets ---- */
 
-static int better(struct topk_item x, struct topk_item y)
+static bool better(struct topk_item x, struct topk_item y)
 {
 	if (isnan(x.value) || isnan(y.value))
 		return isnan(x.value) && isnan(y.value) ? x.index < y.index : isnan(y.value);

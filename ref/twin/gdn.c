@@ -122,8 +122,7 @@ int gdn_norm_gate_twin(const struct plumb_env *env, const void *args)
 
 	for (int64_t i = 0; w && i < rows; i++) {
 		const float *o = a->o + i * Dv, *z = a->z + i * Dv;
-		float mean = plumb_divf(twin_dot(o, o, Dv, PLUMB_HEAD_LANES), (float)Dv);
-		float r = plumb_rsqrtf(mean + env->cfg->rms_norm_eps);
+		float r = twin_inverse_rms(env, o, Dv, PLUMB_HEAD_LANES);
 		for (int64_t j = 0; j < Dv; j++) {
 			float n = twin_rne(env, o[j] * r);
 			float t = twin_rne(env, w[j] * n);

@@ -16,7 +16,7 @@ int hc_norm_down_twin(const struct plumb_env *env, const void *args)
 
 	for (int64_t ts = 0; ts < T * S && status == PLUMB_OK; ts++) {
 		const float *x = a->residual + ts * D, *ws = w + ts % S * D;
-		float r = plumb_rsqrtf(twin_dot(x, x, D, PLUMB_ROW_LANES) / (float)D + env->cfg->rms_norm_eps);
+		float r = twin_inverse_rms(env, x, D, PLUMB_ROW_LANES);
 		for (int64_t c = 0; c < D; c++)
 			a->normed[ts * D + c] = twin_rne(env, (x[c] * r) * (1.0f + ws[c]));
 	}

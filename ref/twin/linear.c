@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/math32.h"
+#include "ref/linear.h"
 #include "ref/twin/twin.h"
 
 /* Rows of a matrix at a time, measured: docs/performance.md. They are 1/ROWS of all rows apart, so that memory is read
@@ -61,12 +63,14 @@ float twin_split_dot(const float *a, const float *b, int64_t n, int pieces)
 	return sum;
 }
 
+float twin_inverse_rms(const struct plumb_env *env, const float *x, int64_t n, int width)
+{
+	return plumb_rsqrtf(plumb_divf(twin_dot(x, x, n, width), (float)n) + env->cfg->rms_norm_eps);
+}
+
 float *twin_scratch(const struct plumb_env *env, int64_t count)
 {
-	float *m = malloc((size_t)(count > 0 ? count : 1) * sizeof *m);
-	if (!m)
-		plumb_fail(env->err, PLUMB_BAD_INPUT, "out of memory for %lld values of scratch", (long long)count);
-	return m;
+	return scratch_ref(env, count, sizeof(float));
 }
 
 /* acc[i, j] = fma(a[i, j], b[j], acc[i, j]) for ROWS rows of PLUMB_ROW_LANES, j < n: a row's accumulators never leave the

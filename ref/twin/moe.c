@@ -6,27 +6,14 @@
 #include <stdlib.h>
 
 #include "core/math32.h"
+#include "ref/linear.h"
+#include "ref/route.h"
+#include "ref/twin/rank.h"
 #include "ref/twin/twin.h"
 
-struct ranked {
-	float prob;
-	int32_t expert;
-};
-
-/* Larger first, then lower index; NaN last. */
-static int rank_order(const void *x, const void *y)
-{
-	const struct ranked *a = x, *b = y;
-	if (isnan(a->prob) != isnan(b->prob))
-		return isnan(a->prob) ? 1 : -1;
-	if (a->prob != b->prob && !isnan(a->prob))
-		return a->prob > b->prob ? -1 : 1;
-	return a->expert < b->expert ? -1 : 1;
-}
-
 /* Choice and weights of one token. item, e: scratch (E). */
-static void route(
-	const struct plumb_env *env, const float *logits, struct ranked *item, float *e, int32_t *expert, float *weight)
+static void route(const struct plumb_env *env, const float *logits, struct twin_ranked *item, float *e, int32_t *expert,
+	float *weight)
 {
 	int64_t E = env->cfg->experts;
 	int A = env->cfg->experts_per_token;
@@ -39,13 +26,13 @@ static void route(
 		e[i] = plumb_expf(logits[i] - max);
 	sum = twin_sum(e, E, PLUMB_ROW_LANES);
 	for (int64_t i = 0; i < E; i++)
-		item[i] = (struct ranked){plumb_divf(e[i], sum), (int32_t)i};
-	qsort(item, (size_t)E, sizeof *item, rank_order);
+		item[i] = (struct twin_ranked){plumb_divf(e[i], sum), (int32_t)i};
+	twin_rank(item, E);
 	for (int k = 0; k < A; k++)
-		chosen = chosen + item[k].prob;
+		chosen = chosen + item[k].value;
 	for (int k = 0; k < A; k++) {
-		expert[k] = item[k].expert;
-		weight[k] = twin_rne(env, env->cfg->norm_topk ? plumb_divf(item[k].prob, chosen) : item[k].prob);
+		expert[k] = item[k].index;
+		weight[k] = twin_rne(env, env->cfg->norm_topk ? plumb_divf(item[k].value, chosen) : item[k].value);
 	}
 }
 
@@ -54,10 +41,9 @@ int moe_router_twin(const struct plumb_env *env, const void *args)
 	const struct plumb_moe_router *a = args;
 	int64_t E = env->cfg->experts, T = a->T;
 	int A = env->cfg->experts_per_token;
-	struct ranked *item = malloc((size_t)E * sizeof *item);
+	struct twin_ranked *item = scratch_ref(env, E, sizeof *item);
 	float *e = twin_scratch(env, E);
-	int status = item && e ? PLUMB_OK
-	                       : plumb_fail(env->err, PLUMB_BAD_INPUT, "out of memory for %lld experts", (long long)E);
+	int status = item && e ? PLUMB_OK : PLUMB_BAD_INPUT;
 
 	if (status == PLUMB_OK)
 		status = twin_linear(env, a->gate, a->x, T, E + 1, a->logits);
@@ -70,11 +56,6 @@ int moe_router_twin(const struct plumb_env *env, const void *args)
 	free(item);
 	free(e);
 	return status;
-}
-
-static int in_range(const struct plumb_env *env, int32_t expert)
-{
-	return expert >= 0 && expert < env->cfg->experts;
 }
 
 static void fill_nan(float *y, int64_t n)
@@ -112,7 +93,7 @@ int moe_gate_up_twin(const struct plumb_env *env, const void *args)
 		const float *x = a->x + t * D;
 		for (int64_t i = t * A; i < (t + 1) * A && status == PLUMB_OK; i++) {
 			int32_t e = a->expert[i];
-			if (in_range(env, e))
+			if (route_is_expert(env, e))
 				status = expert_hidden(env, &a->gate[e], &a->up[e], x, up_sum, a->hidden + i * F);
 			else
 				fill_nan(a->hidden + i * F, F);
@@ -137,7 +118,7 @@ int moe_down_twin(const struct plumb_env *env, const void *args)
 			routed[c] = 0.0f;
 		for (int64_t i = t * A; i < (t + 1) * A && status == PLUMB_OK; i++) { /* slot order */
 			int32_t e = a->expert[i];
-			if (in_range(env, e))
+			if (route_is_expert(env, e))
 				status = twin_linear(env, &a->down[e], a->hidden + i * F, 1, D * (A + 1), down);
 			else
 				fill_nan(down, D);

@@ -15,17 +15,11 @@ int ple_embed_twin(const struct plumb_env *env, const void *args)
 	return ple_embed_ref(env, args);
 }
 
-/* 1/sqrt(mean x^2 + eps) */
-static float inverse_rms(const float *x, int64_t n, float eps)
-{
-	return plumb_rsqrtf(plumb_divf(twin_dot(x, x, n, PLUMB_ROW_LANES), (float)n) + eps);
-}
-
 /* One stream of one token: x -> y = rne((x*r)*(1 + w)). y may be x. */
 static void gnorm(const struct plumb_env *env, const float *x, const float *w, float *y)
 {
 	int64_t D = env->cfg->hidden;
-	float r = inverse_rms(x, D, env->cfg->rms_norm_eps);
+	float r = twin_inverse_rms(env, x, D, PLUMB_ROW_LANES);
 	for (int64_t c = 0; c < D; c++)
 		y[c] = twin_rne(env, (x[c] * r) * (1.0f + w[c]));
 }

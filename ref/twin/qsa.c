@@ -6,6 +6,9 @@
 #include <stdlib.h>
 
 #include "core/math32.h"
+#include "ref/linear.h"
+#include "ref/selected.h"
+#include "ref/twin/rank.h"
 #include "ref/twin/rotate.h"
 #include "ref/twin/twin.h"
 
@@ -81,47 +84,25 @@ int qsa_score_twin(const struct plumb_env *env, const void *args)
 	return PLUMB_OK;
 }
 
-struct candidate {
-	float score;
-	int32_t index;
-};
-
-/* Larger score first, then lower index; NaN last. */
-static int best_first(const void *x, const void *y)
-{
-	const struct candidate *a = x, *b = y;
-	if (isnan(a->score) != isnan(b->score))
-		return isnan(a->score) ? 1 : -1;
-	if (a->score > b->score || a->score < b->score) /* neither if both are NaN */
-		return a->score > b->score ? -1 : 1;
-	return (a->index > b->index) - (a->index < b->index);
-}
-
-static int ascending(const void *x, const void *y)
-{
-	int32_t a = *(const int32_t *)x, b = *(const int32_t *)y;
-	return (a > b) - (a < b);
-}
-
 int qsa_select_twin(const struct plumb_env *env, const void *args)
 {
 	const struct plumb_qsa_select *a = args;
 	int64_t B = env->cfg->block_tokens, N = env->cfg->block_budget, NB = env->capacity / B;
-	struct candidate *c = malloc((size_t)(NB > 0 ? NB : 1) * sizeof *c);
+	struct twin_ranked *item = scratch_ref(env, NB, sizeof *item);
 
-	if (!c)
-		return plumb_fail(env->err, PLUMB_BAD_INPUT, "out of memory for %lld blocks", (long long)NB);
+	if (!item)
+		return PLUMB_BAD_INPUT;
 	for (int64_t t = 0; t < a->T; t++) {
 		int64_t nb = (*a->position + t + 1) / B, k = nb < N ? nb : N;
 		int32_t *block = a->block + t * N;
 		for (int64_t b = 0; b < nb; b++)
-			c[b] = (struct candidate){a->score[t * NB + b], (int32_t)b};
-		qsort(c, (size_t)nb, sizeof *c, best_first);
+			item[b] = (struct twin_ranked){a->score[t * NB + b], (int32_t)b};
+		twin_rank(item, nb);
 		for (int64_t i = 0; i < N; i++)
-			block[i] = i < k ? c[i].index : -1;
-		qsort(block, (size_t)k, sizeof *block, ascending);
+			block[i] = i < k ? item[i].index : -1;
+		selected_sort(block, k);
 		a->count[t] = (int32_t)k;
 	}
-	free(c);
+	free(item);
 	return PLUMB_OK;
 }

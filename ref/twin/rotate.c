@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 #include "ref/twin/rotate.h"
 
-#include "core/math32.h"
 #include "ref/twin/twin.h"
 
 void twin_rotate(const struct plumb_env *env, const float *x, const float *w, const float *rope, int64_t n, float *normed,
 	float *out)
 {
 	int64_t half = env->cfg->rotary_dim / 2;
-	float r = plumb_rsqrtf(twin_dot(x, x, n, PLUMB_HEAD_LANES) / (float)n + env->cfg->rms_norm_eps);
+	float r = twin_inverse_rms(env, x, n, PLUMB_HEAD_LANES);
 
 	for (int64_t i = 0; i < n; i++)
 		normed[i] = twin_rne(env, (x[i] * r) * (1.0f + w[i]));

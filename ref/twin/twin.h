@@ -31,6 +31,9 @@ float twin_dot(const float *a, const float *b, int64_t n, int width);
 /* strided(width) over n values, by plain addition. */
 float twin_sum(const float *a, int64_t n, int width);
 
+/* 1/sqrt(mean x^2 + eps) of a norm, eps the config's, the squares strided(width). */
+float twin_inverse_rms(const struct plumb_env *env, const float *x, int64_t n, int width);
+
 /* split(pieces, PLUMB_ROW_LANES) over n products. */
 float twin_split_dot(const float *a, const float *b, int64_t n, int pieces);
 
