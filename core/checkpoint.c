@@ -198,79 +198,91 @@ static void check_constant(struct binder *b, const char *site, const char *name,
 	}
 }
 
-/* Rows of a table tensor: any number, so that its shape can be asked for with it. */
+#define TABLE "ple_embedding.ngram_embedding."
+
+/* "shard_3.weight" of a table in shards, "weight" of one in one piece. */
+static const char *part_name(bool whole, int64_t i, char name[48])
+{
+	if (whole)
+		snprintf(name, 48, "weight");
+	else
+		snprintf(name, 48, "shard_%lld.weight", (long long)i);
+	return name;
+}
+
+/* Rows of a table tensor: any number, so that its shape can be asked for with it. -1: it is not there. */
 static int64_t table_rows(const struct binder *b, const char *site, const char *name)
 {
 	char full[PLUMB_BIND_NAME];
-	snprintf(full, sizeof full, "%s%sple_embedding.ngram_embedding.%s", b->prefix, site, name);
+	snprintf(full, sizeof full, "%s%s" TABLE "%s", b->prefix, site, name);
 	const struct plumb_tensor *t = plumb_shards_find(b->base.shards, full, NULL);
 	return !t ? -1 : t->rank > 0 ? t->dim[0] : 0;
 }
 
-static void bind_part(
-	struct binder *b, struct plumb_weight *w, struct plumb_shape shape, const char *site, const char *name)
+/* Bind part i of the table. Row r of the table is row r % shard_rows of part r / shard_rows, so only the last may be
+ * shorter. */
+static void bind_part(struct binder *b, struct plumb_ple_weights *w, const char *site, const char *name, int64_t i)
 {
+	const char *dir = b->base.shards->dir;
+	const bool last = i == w->shards - 1;
+	struct plumb_shape shape = matrix(table_rows(b, site, name), b->cfg->ple_dim / plumb_ngram_heads(b->cfg));
+	int64_t rows = shape.dim[0];
 	char part[PLUMB_BIND_NAME], scale[PLUMB_BIND_NAME];
-	snprintf(part, sizeof part, "%s%sple_embedding.ngram_embedding.%s", b->prefix, site, name);
-	snprintf(scale, sizeof scale, "%s%sple_embedding.ngram_embedding.weight_scale", b->prefix, site);
-	plumb_bind_table_part(&b->base, w, &shape, part, scale);
+
+	if (i == 0)
+		w->shard_rows = rows;
+	if (rows < 1 || rows > w->shard_rows || (!last && rows != w->shard_rows))
+		b->base.status = plumb_fail(b->base.err, PLUMB_BAD_INPUT,
+			"%s: tensor %s%s" TABLE "%s has %lld rows, expected %lld as in shard 0%s", dir, b->prefix, site,
+			name, (long long)rows, (long long)w->shard_rows, last ? " or fewer, at least 1" : "");
+	snprintf(part, sizeof part, "%s%s" TABLE "%s", b->prefix, site, name);
+	snprintf(scale, sizeof scale, "%s%s" TABLE "weight_scale", b->prefix, site);
+	plumb_bind_table_part(&b->base, &w->table[i], &shape, part, scale);
+	if (!b->base.status && w->table[i].format != w->table[0].format)
+		b->base.status = plumb_fail(b->base.err, PLUMB_BAD_INPUT,
+			"%s: tensor %s%s" TABLE "%s is stored as %s, expected %s as shard 0", dir, b->prefix, site, name,
+			plumb_format_name(w->table[i].format), plumb_format_name(w->table[0].format));
+}
+
+/* The parts have `rows` rows in all: refuse another number than the hash wants. */
+static void check_table(struct binder *b, const struct plumb_ple_weights *w, const char *site, bool whole, int64_t rows)
+{
+	const char *dir = b->base.shards->dir;
+	const long long parts = w->shards, expected = w->ngram.rows;
+
+	if (b->base.status || rows == w->ngram.rows)
+		return;
+	if (rows < w->ngram.rows && !whole)
+		b->base.status = plumb_fail(b->base.err, PLUMB_BAD_INPUT,
+			"%s: tensor %s%s" TABLE "shard_%lld.weight is missing: the shards before it have %lld rows, "
+			"expected %lld in all",
+			dir, b->prefix, site, parts, (long long)rows, expected);
+	else
+		b->base.status = plumb_fail(b->base.err, PLUMB_BAD_INPUT,
+			"%s: tensors %s%s" TABLE "* have %lld rows in %lld parts, expected %lld", dir, b->prefix, site,
+			(long long)rows, parts, expected);
 }
 
 /* The n-gram table: ngram_embedding.weight, or shard_0, shard_1, ... cut from it by rows; how many shards there are is
- * what the files say (split_ngram_parts is what the last save was asked for). Row r of the table is row r % shard_rows
- * of shard r / shard_rows, so only the last may be shorter. */
+ * what the files say (split_ngram_parts is what the last save was asked for). */
 static void bind_table(struct binder *b, struct plumb_ple_weights *w, const char *site)
 {
-	int64_t width = b->cfg->ple_dim / plumb_ngram_heads(b->cfg), total = 0;
-	char name[48] = "weight";
-	bool whole = table_rows(b, site, name) >= 0;
+	int64_t rows = 0;
+	char name[48];
+	const bool whole = table_rows(b, site, part_name(true, 0, name)) >= 0;
 
 	if (b->base.status)
 		return;
-	for (w->shards = 0; !whole; w->shards++) {
-		snprintf(name, sizeof name, "shard_%lld.weight", (long long)w->shards);
-		if (table_rows(b, site, name) < 0)
-			break;
-	}
-	if (whole)
-		w->shards = 1;
+	w->shards = whole;
+	while (!whole && table_rows(b, site, part_name(false, w->shards, name)) >= 0)
+		w->shards++;
 	w->table = new_bank(b, w->shards + 1);
 	for (int64_t i = 0; i < w->shards && !b->base.status; i++) {
-		if (!whole)
-			snprintf(name, sizeof name, "shard_%lld.weight", (long long)i);
-		int64_t rows = table_rows(b, site, name);
-		if (i == 0)
-			w->shard_rows = rows;
-		bool last = i == w->shards - 1;
-		if (rows < 1 || rows > w->shard_rows || (!last && rows != w->shard_rows))
-			b->base.status = plumb_fail(b->base.err, PLUMB_BAD_INPUT,
-				"%s: tensor %s%sple_embedding.ngram_embedding.%s has %lld rows, expected %lld as in "
-				"shard 0%s",
-				b->base.shards->dir, b->prefix, site, name, (long long)rows, (long long)w->shard_rows,
-				last ? " or fewer, at least 1" : "");
-		bind_part(b, &w->table[i], matrix(rows, width), site, name);
-		if (!b->base.status && w->table[i].format != w->table[0].format)
-			b->base.status = plumb_fail(b->base.err, PLUMB_BAD_INPUT,
-				"%s: tensor %s%sple_embedding.ngram_embedding.%s is stored as %s, expected %s as shard "
-				"0",
-				b->base.shards->dir, b->prefix, site, name, plumb_format_name(w->table[i].format),
-				plumb_format_name(w->table[0].format));
-		total += rows;
+		part_name(whole, i, name);
+		bind_part(b, w, site, name, i);
+		rows += table_rows(b, site, name);
 	}
-	if (b->base.status || total == w->ngram.rows)
-		return;
-	if (total < w->ngram.rows && !whole)
-		b->base.status = plumb_fail(b->base.err, PLUMB_BAD_INPUT,
-			"%s: tensor %s%sple_embedding.ngram_embedding.shard_%lld.weight is missing: the shards before "
-			"it have %lld rows, "
-			"expected %lld in all",
-			b->base.shards->dir, b->prefix, site, (long long)w->shards, (long long)total,
-			(long long)w->ngram.rows);
-	else
-		b->base.status = plumb_fail(b->base.err, PLUMB_BAD_INPUT,
-			"%s: tensors %s%sple_embedding.ngram_embedding.* have %lld rows in %lld parts, expected %lld",
-			b->base.shards->dir, b->prefix, site, (long long)total, (long long)w->shards,
-			(long long)w->ngram.rows);
+	check_table(b, w, site, whole, rows);
 }
 
 static void bind_ple(struct binder *b, struct plumb_ple_weights *w, const char *site, int q)
