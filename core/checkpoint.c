@@ -343,8 +343,8 @@ static bool is_skipped(const char *name)
 	return false;
 }
 
-/* A tensor without a role means that this is not the model the config describes: say so instead of computing another.
- */
+/* A tensor without a role means that this is not the model the config describes: say so instead of computing
+ * another. */
 static void check_all_bound(struct binder *b)
 {
 	for (size_t i = 0; i < b->base.shards->tensors && !b->base.status; i++) {

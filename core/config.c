@@ -228,8 +228,8 @@ static void read_ple_layers(struct plumb_json_object *o, struct plumb_config *c)
 			PLUMB_MAX_PLE);
 }
 
-/* eos_token_id: a number or a list, of which PLE uses element 0. Without PLE nothing uses it; it is then -1 if absent.
- */
+/* eos_token_id: a number or a list, of which PLE uses element 0. Without PLE nothing uses it; it is then -1 if
+ * absent. */
 static void read_eos(struct plumb_json_object *o, struct plumb_config *c)
 {
 	const cJSON *item = plumb_json_field(o, "eos_token_id");

@@ -40,8 +40,8 @@ struct plumb_call {
 	const struct plumb_env *env;
 	const struct plumb_binding *binding;
 	const void *args; /* the op's argument struct; all pointers are host pointers */
-	const struct plumb_op_info
-		*info; /* of args, where several ops are called as one (opt/user.h); else NULL: plumb_ops[op] */
+	/* of args, where several ops are called as one (opt/user.h); else NULL: plumb_ops[op] */
+	const struct plumb_op_info *info;
 };
 
 /* Called around every op. before sees inputs and state; after sees the outputs and may overwrite them in place.

@@ -75,12 +75,12 @@ enum {
 
 /* kind */
 enum {
-	PLUMB_KERNEL_ARRAY =
-		1, /* data is dim[0] x ... of format, row-major: f32, i32 or i64; the GDN state also f16, bf16 */
+	/* data is dim[0] x ... of format, row-major: f32, i32 or i64; the GDN state also f16, bf16 */
+	PLUMB_KERNEL_ARRAY = 1,
 	PLUMB_KERNEL_MATRIX = 2, /* a weight: data and scale as format says; dim is (rows, cols), of a vector (1, n) */
 	PLUMB_KERNEL_BANK = 3,   /* matrices weights: matrix[i]; dim is (matrices, rows, cols), those of matrix[0] */
-	PLUMB_KERNEL_CACHE =
-		4, /* rows of format, in pages; dim is (rows, width). f32, f16, bf16, or fp8 row with one scale */
+	/* rows of format, in pages; dim is (rows, width). f32, f16, bf16, or fp8 row with one scale */
+	PLUMB_KERNEL_CACHE = 4,
 	PLUMB_KERNEL_NGRAM = 5, /* data is struct plumb_kernel_ngram (n-gram hash constants) */
 };
 
@@ -89,8 +89,8 @@ enum {
  *   fp8 row          e4m3(code) * scale[n]
  *   fp8 block        e4m3(code) * scale[n / 128][k / 128], scale is (ceil(N/128), ceil(K/128))
  *   fp8 table        bf16(e4m3(code) * global)
- *   nvfp4            e2m1(code) * (e4m3(scale[n][k / 16]) * global); a row is ceil(K/2) bytes, column 2j in the low nibble of
- *                    byte j; scale is (N, ceil(K/16)) bytes */
+ *   nvfp4            e2m1(code) * (e4m3(scale[n][k / 16]) * global); a row is ceil(K/2) bytes, column 2j in the low
+ *                    nibble of byte j; scale is (N, ceil(K/16)) bytes */
 enum {
 	PLUMB_KERNEL_F32 = 1,
 	PLUMB_KERNEL_F16 = 2,
@@ -196,8 +196,8 @@ struct plumb_kernel {
 	int32_t traces; /* 1: the kernel also writes outputs that only a comparison needs (contract: trace) */
 	/* Bytes of workspace that a call needs; NULL: none. Data pointers of call are not set. */
 	size_t (*workspace)(const struct plumb_kernel_call *call);
-	/* Called once for each set of weights (a layer, or a site of it) before the first run that uses them: repack, upload,
-	 * load a module. call has weights and constants only, T = 0. Leaves its result in *prepared. Returns as run does.
+	/* Called once for each set of weights (a layer, or a site of it) before the first run that uses them: repack,
+	 * upload, load a module. call has weights and constants only, T = 0. Leaves its result in *prepared. Returns as run does.
 	 * NULL: nothing to prepare.
 	 * LIMIT: of a bank, matrices that no token has chosen yet may not be there: repack those when they are chosen. */
 	int (*prepare)(const struct plumb_kernel_call *call, void **prepared);

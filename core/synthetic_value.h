@@ -27,9 +27,9 @@
 /* A tensor, apart from its format and shape. */
 struct plumb_synthetic_tensor {
 	uint64_t key;
-	int64_t first; /* number of its first element (fp8 and nvfp4: byte): a shard of a table begins where the last ended */
+	int64_t first; /* number of its first element (fp8, nvfp4: byte): a shard of a table begins where the last ended */
 	float step;    /* f32, f16, bf16: of the bell; else: of the scales */
-	float centre; /* f32, f16, bf16 */
+	float centre;  /* f32, f16, bf16 */
 };
 
 #define PLUMB_SYNTHETIC_SCALES (UINT64_C(1) << 62) /* first word of the scales */

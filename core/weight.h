@@ -45,9 +45,9 @@ struct plumb_weight {
 	                       else NULL */
 	enum plumb_format scale_format; /* of fp8 row and block scales: f32 or bf16 */
 	float global;                   /* fp8 table and nvfp4: the scale of the whole matrix */
-	const struct plumb_synthetic_tensor
-		*made; /* NULL: the bytes are there. Else data and scale are address space that a
-	                       model fills when a call is about to read it (core/model.h), by core/synthetic_value.h */
+	/* NULL: the bytes are there. Else data and scale are address space that a model fills when a call is about to read
+	 * it (core/model.h), by core/synthetic_value.h */
+	const struct plumb_synthetic_tensor *made;
 };
 
 /* Name as in a config or report, e.g. "bf16". */
@@ -67,7 +67,8 @@ static inline int64_t plumb_parts(int64_t n, int64_t size)
 	return (n + size - 1) / size;
 }
 
-/* What the code of element (n, k) is multiplied by, of a format with scales (nvfp4: the rounded product of both); else 1. */
+/* What the code of element (n, k) is multiplied by, of a format with scales (nvfp4: the rounded product of both);
+ * else 1. */
 float plumb_weight_scale(const struct plumb_weight *w, int64_t n, int64_t k);
 
 /* Decode row n, columns [k0, k0 + count), to binary32: the values defined above, whatever range they are asked for in.

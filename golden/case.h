@@ -23,8 +23,7 @@ enum { PLUMB_CASE_OPERANDS = 16, PLUMB_CASE_VERSION = 1 };
 /* How a result is compared with what is expected. */
 enum plumb_case_criterion {
 	PLUMB_CASE_BITS,  /* every bit, one NaN as good as another */
-	PLUMB_CASE_BOUND, /* within the error bound derived from the declared order (ref/bound.h); integers as choices
-	                   */
+	PLUMB_CASE_BOUND, /* within the bound derived from the declared order (ref/bound.h); integers as choices */
 };
 
 /* What an operand that is written must hold after the call. */

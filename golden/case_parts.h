@@ -43,8 +43,8 @@ static inline size_t case_scale_row_bytes(const struct plumb_weight *w)
 int64_t case_row_limit(const struct plumb_call *call, const struct plumb_operand *o);
 void case_mark_rows(const struct plumb_call *call, const struct plumb_operand *o, unsigned char *mark, int64_t limit);
 
-/* Whether tokens, experts, blocks and positions of a case are those that its kernels may index by. path: for messages.
- */
+/* Whether tokens, experts, blocks and positions of a case are those that its kernels may index by. path: for
+ * messages. */
 int case_check_values(const struct plumb_case *c, const char *path, struct plumb_error *err);
 
 #endif

@@ -573,8 +573,8 @@ static int open_file(struct child *child, const char *path)
 	if (H5Fget_filesize(child->file, &size) < 0)
 		return fail_hdf5(child, "size", "");
 	child->file_size = size;
-	/* Whatever the file names, and whatever the checks below might miss: from here on nothing else can be opened.
-	 */
+	/* Whatever the file names, and whatever the checks below might miss: from here on nothing else can be
+	 * opened. */
 	limit(RLIMIT_NOFILE, 0, true);
 	return 0;
 }

@@ -10,8 +10,8 @@
 
 enum { PLUMB_SCRATCH_SLOTS = 8 };
 
-/* What a kind of device can do. Copies are in order with the launches of the stream; download has its bytes on return.
- */
+/* What a kind of device can do. Copies are in order with the launches of the stream; download has its bytes on
+ * return. */
 struct plumb_backend {
 	const char *name;
 	int (*open)(struct plumb_device *device, struct plumb_error *err);

@@ -219,12 +219,55 @@ static uint64_t digest_constants(const struct plumb_call *call)
 	return h;
 }
 
+static int array_item(struct item *it, const struct plumb_call *call, const struct plumb_extent *extent)
+{
+	const struct plumb_operand *o = it->operand;
+
+	it->rank = plumb_shape_eval(o->shape, call->env->cfg, extent, it->dim);
+	if (it->rank < 0)
+		return plumb_fail(call->env->err, PLUMB_BAD_INPUT, "%s: operand %s has the unknown shape '%s'",
+			info_of(call)->name, o->name, o->shape);
+	it->count = 1;
+	for (int k = 0; k < it->rank; k++)
+		it->count *= it->dim[k];
+	it->unit = o->kind == PLUMB_KIND_I64 ? PLUMB_POISON_64 : plumb_poison_unit(plumb_operand_format(o, call->args));
+	it->element = plumb_poison_bytes(it->unit);
+	it->bytes = (size_t)it->count * it->element;
+	return PLUMB_OK;
+}
+
+/* A place in the arena: of its own, or that of an earlier item which is the same buffer on purpose. */
+static void share_or_place(struct plumb_guard *g, struct item *it)
+{
+	for (const struct item *q = g->item; q < it && !it->shares; q++)
+		if (q->host == it->host && q->bytes == it->bytes) {
+			it->shares = true;
+			it->offset = q->offset;
+		}
+	if (!it->shares)
+		place(g, it);
+}
+
+/* A buffer that is read as well cannot be poisoned, nor checked for being unchanged; but rows that one op of a fused
+ * entry has to append to a cache are written before another of its ops reads them. */
+static void join_shared(struct plumb_guard *g)
+{
+	for (struct item *it = g->item; it < g->item + g->items; it++)
+		for (struct item *q = it + 1; q < g->item + g->items; q++)
+			if (q->offset == it->offset) {
+				it->poisoned = q->poisoned =
+					it->cache.data && q->cache.data && (it->poisoned || q->poisoned);
+				it->written = q->written = it->written || q->written;
+			}
+}
+
 /* List the operands that are cloned and where. */
 static int collect(struct plumb_guard *g, const struct plumb_call *call)
 {
 	const struct plumb_op_info *info = info_of(call);
 	const struct plumb_extent extent = {plumb_op_rows(call->args), call->env->capacity};
-	int64_t position = plumb_op_position(info, call->args);
+	const int64_t position = plumb_op_position(info, call->args);
+	int status = PLUMB_OK;
 
 	g->items = 0;
 	g->trapped = 0;
@@ -232,14 +275,12 @@ static int collect(struct plumb_guard *g, const struct plumb_call *call)
 	if (info->operands > PLUMB_MAX_OPERANDS || info->args_size > PLUMB_MAX_ARGS)
 		return plumb_fail(call->env->err, PLUMB_BAD_INPUT, "%s has %d operands, a guard takes %d", info->name,
 			info->operands, PLUMB_MAX_OPERANDS);
-	for (int i = 0; i < info->operands; i++) {
+	for (int i = 0; i < info->operands && status == PLUMB_OK; i++) {
 		const struct plumb_operand *o = &info->operand[i];
 		struct item *it = &g->item[g->items];
 		void *pointer = plumb_operand_get(call->args, o);
 
-		if (o->role == PLUMB_WEIGHT || o->role == PLUMB_CONSTANT)
-			continue;
-		if (!pointer && o->optional)
+		if (o->role == PLUMB_WEIGHT || o->role == PLUMB_CONSTANT || (!pointer && o->optional))
 			continue;
 		if (!pointer)
 			return plumb_fail(call->env->err, PLUMB_BAD_INPUT, "%s: operand %s is NULL", info->name, o->name);
@@ -252,37 +293,15 @@ static int collect(struct plumb_guard *g, const struct plumb_call *call)
 			it->cache = *(const struct plumb_cache *)pointer;
 			cache_item(it, call->env->cfg, position, extent.T);
 		} else {
-			it->rank = plumb_shape_eval(o->shape, call->env->cfg, &extent, it->dim);
-			if (it->rank < 0)
-				return plumb_fail(call->env->err, PLUMB_BAD_INPUT,
-					"%s: operand %s has the unknown shape '%s'", info->name, o->name, o->shape);
-			it->count = 1;
-			for (int k = 0; k < it->rank; k++)
-				it->count *= it->dim[k];
-			it->unit = o->kind == PLUMB_KIND_I64 ? PLUMB_POISON_64
-			                                     : plumb_poison_unit(plumb_operand_format(o, call->args));
-			it->element = plumb_poison_bytes(it->unit);
-			it->bytes = (size_t)it->count * it->element;
+			status = array_item(it, call, &extent);
 		}
-		for (const struct item *q = g->item; q < it && !it->shares; q++)
-			if (q->host == it->host && q->bytes == it->bytes) {
-				it->shares = true;
-				it->offset = q->offset;
-			}
-		if (!it->shares)
-			place(g, it);
+		if (status == PLUMB_OK)
+			share_or_place(g, it);
 		g->items++;
 	}
-	/* a buffer that is read as well cannot be poisoned, nor checked for being unchanged; but rows that one op of a
-	 * fused entry has to append to a cache are written before another of its ops reads them */
-	for (struct item *it = g->item; it < g->item + g->items; it++)
-		for (struct item *q = it + 1; q < g->item + g->items; q++)
-			if (q->offset == it->offset) {
-				it->poisoned = q->poisoned =
-					it->cache.data && q->cache.data && (it->poisoned || q->poisoned);
-				it->written = q->written = it->written || q->written;
-			}
-	return PLUMB_OK;
+	if (status == PLUMB_OK)
+		join_shared(g);
+	return status;
 }
 
 static int reserve(struct plumb_guard *g, struct plumb_error *err)
@@ -453,8 +472,7 @@ __attribute__((format(printf, 7, 8))) static int found(struct plumb_guard *g, co
 	return plumb_fail(call->env->err, PLUMB_MISMATCH, "%s%s %s", info_of(call)->name, where, text);
 }
 
-/* Which elements of an item an op may have written: all, or the cache rows of this call. Calls visit for runs of them.
- */
+/* A run of elements of an item that an op may have written: all of them, or a cache row of this call. */
 struct range {
 	size_t offset; /* in the arena */
 	int64_t first; /* flat index of the first element */

@@ -44,8 +44,7 @@ struct plumb_guard_finding {
 	enum plumb_op op;
 	int layer;
 	int operand;     /* index into plumb_ops[op].operand; -1: see the message */
-	int64_t element; /* flat index of the first one; negative: before the operand; of a cache: row * width + column
-			  */
+	int64_t element; /* flat index of the first one (of a cache: row * width + column); negative: before the operand */
 	int64_t count;   /* how many elements */
 };
 
@@ -55,8 +54,8 @@ struct plumb_guard;
 int plumb_guard_create(struct plumb_guard **out, struct plumb_error *err);
 void plumb_guard_destroy(struct plumb_guard *guard);
 
-/* Calls bound to this device (borrowed) poison its memory along; without, only operands are guarded. Up to 8 devices.
- */
+/* Calls bound to this device (borrowed) poison its memory along; without, only operands are guarded. Up to 8
+ * devices. */
 int plumb_guard_watch(struct plumb_guard *guard, struct plumb_device *device, struct plumb_error *err);
 
 /* From now on clones end (or, by turn, begin) where memory traps (opt/trap.h) while an op runs on the host: for a process
@@ -66,8 +65,8 @@ void plumb_guard_trap(struct plumb_guard *guard, uint64_t turn);
 bool plumb_guard_traps(const struct plumb_guard *guard); /* whether that was called */
 
 /* Run one call guarded. call: as a decoder makes it; of position only args->position is looked at.
- * PLUMB_MISMATCH with call->env->err set when something was found (outputs are then left alone), else the op's status.
- */
+ * Returns PLUMB_MISMATCH with call->env->err set when something was found (outputs are then left alone), else the op's
+ * status. */
 int plumb_guard_call(struct plumb_guard *guard, const struct plumb_call *call);
 
 /* The same for every call of a decoder: plumb_decoder_run_through(decoder, &runner). Set and binding stay what they

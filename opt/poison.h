@@ -16,8 +16,7 @@ extern "C" {
 enum plumb_poison {
 	PLUMB_POISON_OFF,
 	PLUMB_POISON_NAN,   /* quiet NaN in every format; integers near 2^31 */
-	PLUMB_POISON_LARGE, /* about 1e30 (65e3 in f16): finite, yet no kernel gives it by chance; integers near 1.9e9
-			     */
+	PLUMB_POISON_LARGE, /* about 1e30 (65e3 in f16), which no kernel gives by chance; integers near 1.9e9 */
 	PLUMB_POISON_SMALL, /* about 1: an op that adds to its output leaves NaN and 1e30 as they are, but not this */
 };
 

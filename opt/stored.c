@@ -11,8 +11,8 @@ enum {
 	SAMPLES = 64, /* words of a fingerprint that does not read everything */
 };
 
-/* A fingerprint reads a whole matrix up to the first size, a whole constant up to the second: 10 us and 1 ms at 6 GB/s.
- */
+/* A fingerprint reads a whole matrix up to the first size, a whole constant up to the second: 10 us and 1 ms at 6
+ * GB/s. */
 #define WHOLE_WEIGHT ((size_t)64 << 10)
 #define WHOLE_CONSTANT ((size_t)4 << 20)
 
@@ -428,8 +428,8 @@ const struct plumb_weight *plumb_stored_bank(struct plumb_device *d, struct plum
 	if (bank_create(d, host, count, &made, err) != PLUMB_OK)
 		return NULL;
 	if (i < s->banks) {
-		/* nothing is in flight in a copied call, so the old one can go; a graph made of it is no longer valid
-		 */
+		/* nothing is in flight in a copied call, so the old one can go; a graph made of it is no longer
+		 * valid */
 		bank_free(d, s->bank[i]);
 		d->generation++;
 	} else {

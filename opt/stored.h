@@ -32,8 +32,8 @@ struct plumb_copy_table {
 	size_t room, count;
 };
 
-/* Room for bytes. keep: exactly so much, and an outgrown buffer lives on until the device closes (a graph may name it).
- */
+/* Room for bytes. keep: exactly so much, and an outgrown buffer lives on until the device closes (a graph may name
+ * it). */
 int plumb_buffer_reserve(
 	struct plumb_device *device, struct plumb_buffer *buffer, size_t bytes, bool keep, struct plumb_error *err);
 unsigned char *plumb_buffer_data(const struct plumb_buffer *buffer);

@@ -29,8 +29,8 @@ struct view {
 	char message[512];
 };
 
-/* The unit that runs, for the function that a mirror calls back. One thread uses a device at a time, and so it is here.
- */
+/* The unit that runs, for the function that a mirror calls back. One thread uses a device at a time, and so it is
+ * here. */
 static struct user_unit *running;
 
 void user_mark(struct user_unit *unit, const char *phase, const struct plumb_call *call)

@@ -65,8 +65,8 @@ struct user_unit {
 	int next;         /* the op that is expected */
 	const void *host; /* the block of the run under way, with the host's pointers */
 	struct plumb_call part[PLUMB_USER_MAX_OPS];
-	struct plumb_call
-		full[PLUMB_USER_MAX_OPS]; /* the same with the decoder's arguments, of which the kernel sees a part */
+	/* the same with the decoder's arguments, of which the kernel sees a part */
+	struct plumb_call full[PLUMB_USER_MAX_OPS];
 	union {
 		unsigned char byte[PLUMB_MAX_ARGS];
 		void *align;

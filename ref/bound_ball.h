@@ -93,8 +93,8 @@ static inline struct plumb_ball ball_fl(struct plumb_ball x)
 }
 
 /* An inner rounding point of the policy. The implementation rounds something in [value - error, value + error];
- * rounding is monotone, so the two ends tell how far apart the results can be: nothing, unless a boundary lies within.
- */
+ * rounding is monotone, so the two ends tell how far apart the results can be: nothing, unless a boundary lies
+ * within. */
 static inline struct plumb_ball ball_rne(const struct plumb_env *env, struct plumb_ball x)
 {
 	if (env->policy != PLUMB_POLICY_BF16)
