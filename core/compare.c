@@ -95,6 +95,38 @@ static void keep_first(struct plumb_at *at, struct plumb_at here)
 		*at = here;
 }
 
+/* A pair of finite numbers. */
+static void add_finite(struct plumb_compare *cmp, float c, float r, struct plumb_at here)
+{
+	const double reference = here.reference, error = (double)c - reference, magnitude = fabs(error);
+	const int64_t bf16_ulp = plumb_bf16_ulp_distance(c, r);
+
+	if (plumb_f32_bits(c) == plumb_f32_bits(r)) {
+		cmp->equal++;
+	} else if (c == r) {
+		cmp->zero_sign++;
+	} else {
+		cmp->differ++;
+		keep_first(&cmp->first_differ, here);
+	}
+	cmp->finite++;
+	cmp->error2 += error * error;
+	cmp->error_sum += error;
+	cmp->reference2 += reference * reference;
+	cmp->candidate2 += (double)c * (double)c;
+	cmp->dot += (double)c * reference;
+	if (cmp->max_abs_at.index < 0 || magnitude > cmp->max_abs) {
+		cmp->max_abs = magnitude;
+		cmp->max_abs_at = here;
+	}
+	for (int k = 0; k < PLUMB_BF16_STEPS && k < bf16_ulp; k++) {
+		if (cmp->beyond_at[k].index < 0 || magnitude > cmp->beyond[k]) {
+			cmp->beyond[k] = magnitude;
+			cmp->beyond_at[k] = here;
+		}
+	}
+}
+
 /* One pair. reference is the value errors are taken to, r its binary32 rounding (itself for binary32 input). */
 static void add(struct plumb_compare *cmp, float c, float r, double reference)
 {
@@ -129,34 +161,7 @@ static void add(struct plumb_compare *cmp, float c, float r, double reference)
 			keep_first(&cmp->class_mismatch, here);
 		}
 	} else {
-		double error = (double)c - reference;
-		double magnitude = fabs(error);
-
-		if (plumb_f32_bits(c) == plumb_f32_bits(r)) {
-			cmp->equal++;
-		} else if (c == r) {
-			cmp->zero_sign++;
-		} else {
-			cmp->differ++;
-			keep_first(&cmp->first_differ, here);
-		}
-		cmp->finite++;
-		cmp->error2 += error * error;
-		cmp->error_sum += error;
-		cmp->reference2 += reference * reference;
-		cmp->candidate2 += (double)c * (double)c;
-		cmp->dot += (double)c * reference;
-		if (cmp->max_abs_at.index < 0 || magnitude > cmp->max_abs) {
-			cmp->max_abs = magnitude;
-			cmp->max_abs_at = here;
-		}
-		bf16_ulp = plumb_bf16_ulp_distance(c, r);
-		for (int k = 0; k < PLUMB_BF16_STEPS && k < bf16_ulp; k++) {
-			if (cmp->beyond_at[k].index < 0 || magnitude > cmp->beyond[k]) {
-				cmp->beyond[k] = magnitude;
-				cmp->beyond_at[k] = here;
-			}
-		}
+		add_finite(cmp, c, r, here);
 	}
 
 	ulp = plumb_f32_ulp_distance(c, r);

@@ -304,15 +304,13 @@ static int read_weights(struct reading *r, const struct plumb_operand *o, int64_
 
 /* ---- the whole ---- */
 
-static int read_head(struct reading *r)
+/* That it is a case of this version; its config, and its op. */
+static int read_model(struct reading *r)
 {
-	static const char *const origin[] = {"suspect", "truth", "producer", "command", "golden", "date", "finding"};
 	struct plumb_case *c = r->c;
 	const char *format = case_text(r, "", "format", "plumb case"), *config, *op;
-	const char **place[] = {&c->origin.suspect, &c->origin.truth, &c->origin.producer, &c->origin.command,
-		&c->origin.golden, &c->origin.date, &c->origin.finding};
-	int64_t version, layer = 0;
-	int policy = 0, ties = 0, site = 0, criterion = 0, status;
+	int64_t version;
+	int status;
 
 	if (!format)
 		return PLUMB_BAD_INPUT;
@@ -327,10 +325,20 @@ static int read_head(struct reading *r)
 	c->call.op = plumb_op_find(op);
 	if (status == PLUMB_OK && c->call.op == PLUMB_OP_COUNT)
 		status = REFUSE(r, "%s: op is '%.60s', which is no op; 'plumb list ops' shows them", case_path(r), op);
-	if (status == PLUMB_OK)
-		status = case_integer(r, "", "layer", 0, c->cfg.layers, &layer);
+	return status;
+}
+
+/* Where the call stood and how its results are judged. */
+static int read_call(struct reading *r)
+{
+	struct plumb_case *c = r->c;
+	int64_t layer = 0;
+	int policy = 0, ties = 0, site = 0, criterion = 0;
+	int status = case_integer(r, "", "layer", 0, c->cfg.layers, &layer);
+
 	if (status == PLUMB_OK && !plumb_op_runs(&c->cfg, c->call.op, (int)layer))
-		status = REFUSE(r, "%s: layer is %" PRId64 ", expected one that runs %s", case_path(r), layer, op);
+		status = REFUSE(r, "%s: layer is %" PRId64 ", expected one that runs %s", case_path(r), layer,
+			plumb_ops[c->call.op].name);
 	if (status == PLUMB_OK)
 		status = case_word(r, "", "site", "none|attn|mlp|final", &site);
 	if (status == PLUMB_OK)
@@ -359,17 +367,26 @@ static int read_head(struct reading *r)
 	c->env.policy = (enum plumb_policy)policy;
 	c->env.ties = (enum plumb_ties)ties;
 	c->criterion = (enum plumb_case_criterion)criterion;
-	for (size_t i = 0; i < sizeof origin / sizeof origin[0] && status == PLUMB_OK; i++) {
-		const struct plumb_h5_attribute *a = plumb_h5_attribute(r->file, "", origin[i]);
+	return status;
+}
+
+static int read_origin(struct reading *r)
+{
+	static const char *const name[] = {"suspect", "truth", "producer", "command", "golden", "date", "finding"};
+	struct plumb_case_origin *o = &r->c->origin;
+	const char **place[] = {&o->suspect, &o->truth, &o->producer, &o->command, &o->golden, &o->date, &o->finding};
+
+	for (size_t i = 0; i < sizeof name / sizeof name[0]; i++) {
+		const struct plumb_h5_attribute *a = plumb_h5_attribute(r->file, "", name[i]);
 		if (!a || a->type != PLUMB_H5_TEXT)
 			continue;
 		size_t bytes = strlen(a->text) + 1;
-		char *copy = case_take(r, origin[i], bytes);
+		char *copy = case_take(r, name[i], bytes);
 		if (!copy)
 			return PLUMB_BAD_INPUT;
 		*place[i] = memcpy(copy, a->text, bytes);
 	}
-	return status;
+	return PLUMB_OK;
 }
 
 /* Hyper-connection ops say at which of their sites they are; no other op does. */
@@ -503,8 +520,12 @@ static int read_case(struct reading *r)
 {
 	const struct plumb_op_info *info;
 	struct plumb_ngram *ngram = NULL;
-	int status = read_head(r);
+	int status = read_model(r);
 
+	if (status == PLUMB_OK)
+		status = read_call(r);
+	if (status == PLUMB_OK)
+		status = read_origin(r);
 	if (status == PLUMB_OK)
 		status = check_site(r);
 	if (status != PLUMB_OK)

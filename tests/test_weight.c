@@ -237,9 +237,25 @@ static void range(const struct plumb_weight *w, int64_t n, int64_t k0, int64_t e
 	ck_assert(out[end - k0] == 12345);
 }
 
+/* Code times plumb_weight_scale is the value, column by column. */
+static void scales_of_row(const struct plumb_weight *w, int64_t n)
+{
+	const unsigned char *row = (const unsigned char *)w->data + (size_t)n * plumb_format_row_bytes(w->format, w->cols);
+	for (int64_t k = 0; k < w->cols; k++) {
+		float code = w->format == PLUMB_NVFP4 ? plumb_e2m1_to_f32((uint8_t)(row[k / 2] >> 4 * (k % 2)))
+		                                      : plumb_e4m3_to_f32(row[k]);
+		float value = code * plumb_weight_scale(w, n, k);
+		if (w->format == PLUMB_FP8_TABLE)
+			value = plumb_round_bf16(value);
+		ck_assert_msg(same(value, expected(w, n, k, RIGHT)), "scale of %s (%lld, %lld) at [%lld, %lld]",
+			plumb_format_name(w->format), (long long)w->rows, (long long)w->cols, (long long)n, (long long)k);
+	}
+}
+
 /* Every start; every end of short rows, else an empty range, one column, a few, and the rest. */
 static void ranges(const struct plumb_weight *w, int64_t n)
 {
+	scales_of_row(w, n);
 	for (int64_t k0 = 0; k0 <= w->cols; k0++) {
 		for (int64_t end = k0; end <= w->cols && (end < k0 + 2 || w->cols < 20); end++)
 			range(w, n, k0, end);
