@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/text.h"
+
 const char *plumb_shape_show(const struct plumb_shape *shape, char text[192])
 {
 	struct plumb_tensor t = {.rank = shape->rank};
@@ -239,8 +241,7 @@ static void bind(struct plumb_binder *b, struct plumb_weight *w, const struct pl
 {
 	char text[192];
 	const struct plumb_tensor *t = b->status ? NULL : plumb_bind_look_up(b, name);
-	size_t length = strlen(name);
-	bool matrix = shape->rank == 2 && length > 7 && strcmp(name + length - 7, ".weight") == 0;
+	bool matrix = shape->rank == 2 && plumb_text_ends(name, ".weight");
 	bool fp8 = t && matrix && t->dtype == PLUMB_DTYPE_F8_E4M3;
 	bool nvfp4 = t && matrix && !table_scale && t->dtype == PLUMB_DTYPE_U8;
 	struct plumb_shape stored = *shape;

@@ -9,6 +9,7 @@
 
 #include "core/json.h"
 #include "core/profile_data.h"
+#include "core/text.h"
 
 static const struct plumb_json_limits limits = {.bytes = 1 << 16, .depth = 3, .values = 256};
 
@@ -68,11 +69,11 @@ struct words {
 
 static void refuse(struct plumb_json_object *o, const char *key, const char *value, const struct words *words)
 {
-	char list[160] = "keep";
-	for (int i = 0; i < words->count; i++) {
-		size_t n = strlen(list);
-		snprintf(list + n, sizeof list - n, "%s%s", i + 1 < words->count ? ", " : " or ", words->word[i]);
-	}
+	char list[160];
+	struct plumb_text text = {.text = list, .size = sizeof list};
+	plumb_text_add(&text, "keep");
+	for (int i = 0; i < words->count; i++)
+		plumb_text_add(&text, "%s%s", i + 1 < words->count ? ", " : " or ", words->word[i]);
 	o->status = plumb_fail(
 		o->err, PLUMB_BAD_INPUT, "%s: %s%.64s is \"%.64s\", expected %s", o->file, o->path, key, value, list);
 }
@@ -108,10 +109,9 @@ static void check_keys(struct plumb_json_object *o, const char *what, const char
 			return;
 		if (!known) {
 			char list[256] = "";
-			for (int i = 0; i < count; i++) {
-				size_t n = strlen(list);
-				snprintf(list + n, sizeof list - n, "%s%s", i ? ", " : "", names[i]);
-			}
+			struct plumb_text text = {.text = list, .size = sizeof list};
+			for (int i = 0; i < count; i++)
+				plumb_text_add(&text, "%s%s", i ? ", " : "", names[i]);
 			o->status = plumb_fail(o->err, PLUMB_BAD_INPUT, "%s: %s\"%.64s\" is no %s, expected one of %s",
 				o->file, o->path, field->string, what, list);
 		} else if (cJSON_IsNull(field)) {
@@ -165,9 +165,8 @@ static void name_after(const char *file, char *name, size_t size)
 {
 	const char *slash = strrchr(file, '/');
 	snprintf(name, size, "%s", slash ? slash + 1 : file);
-	size_t n = strlen(name);
-	if (n > 5 && strcmp(name + n - 5, ".json") == 0)
-		name[n - 5] = '\0';
+	if (plumb_text_ends(name, ".json"))
+		name[strlen(name) - strlen(".json")] = '\0';
 	for (char *p = name; *p; p++)
 		if ((unsigned char)*p < 0x20 || (unsigned char)*p > 0x7e)
 			*p = '?';
@@ -215,20 +214,19 @@ const char *plumb_profile_shipped(int number, const char **text, size_t *size)
 static int unknown_name(const char *name, struct plumb_error *err)
 {
 	char list[512] = "";
+	struct plumb_text names = {.text = list, .size = sizeof list};
 	const char *shipped, *text;
 	size_t size;
-	for (int i = 0; (shipped = plumb_profile_shipped(i, &text, &size)); i++) {
-		size_t n = strlen(list);
-		snprintf(list + n, sizeof list - n, "%s%s", i ? ", " : "", shipped);
-	}
+	for (int i = 0; (shipped = plumb_profile_shipped(i, &text, &size)); i++)
+		plumb_text_add(&names, "%s%s", i ? ", " : "", shipped);
 	return plumb_fail(err, PLUMB_BAD_INPUT,
 		"profile '%.100s' is unknown, expected the path of a .json file or one of %s", name, list);
 }
 
 int plumb_profile_open(const char *name_or_path, struct plumb_profile *out, struct plumb_error *err)
 {
-	size_t n = strlen(name_or_path), size;
-	bool path = strchr(name_or_path, '/') || (n > 5 && strcmp(name_or_path + n - 5, ".json") == 0);
+	size_t size;
+	bool path = strchr(name_or_path, '/') || plumb_text_ends(name_or_path, ".json");
 	const char *name, *shipped;
 	char *text = NULL;
 

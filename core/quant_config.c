@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "core/json.h"
+#include "core/text.h"
 #include "core/weight.h"
 
 static const struct plumb_json_limits limits = {.bytes = 16 << 20, .depth = 64, .values = 1 << 20}; /* as core/config.c */
@@ -16,12 +17,6 @@ struct checker {
 	const struct plumb_shards *shards;
 	bool (*is_skipped)(const char *name);
 };
-
-static bool has_ending(const char *name, const char *ending)
-{
-	size_t n = strlen(name), e = strlen(ending);
-	return n > e && strcmp(name + n - e, ending) == 0;
-}
 
 /* quant_algo of ModelOpt: the dtype that its weights have on disk. FP8_PB_WO and FP8_BLOCK_SCALES are two names of one
  * thing. */
@@ -51,7 +46,7 @@ static bool any_weight(const struct checker *c, enum plumb_dtype dtype)
 {
 	for (size_t i = 0; i < c->shards->tensors; i++) {
 		const struct plumb_tensor *t = c->shards->tensor[i];
-		if (t->dtype == dtype && has_ending(t->name, ".weight") && !c->is_skipped(t->name))
+		if (t->dtype == dtype && plumb_text_ends(t->name, ".weight") && !c->is_skipped(t->name))
 			return true;
 	}
 	return false;
@@ -83,7 +78,7 @@ static void check_module(const struct checker *c, struct plumb_json_object *o, c
 		const struct plumb_tensor *t = c->shards->tensor[i];
 		if (strncmp(t->name, prefix, (size_t)n) != 0)
 			break;
-		if (has_ending(t->name, ".weight") && !c->is_skipped(t->name) && t->dtype != dtype)
+		if (plumb_text_ends(t->name, ".weight") && !c->is_skipped(t->name) && t->dtype != dtype)
 			o->status = plumb_fail(o->err, PLUMB_BAD_INPUT,
 				"%s: %squant_algo is %.40s, expected what the tensors are: %.200s has dtype %s", o->file,
 				o->path, algorithm, t->name, plumb_dtype_name(t->dtype));

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/json.h"
+#include "core/text.h"
 
 #define INDEX_NAME "model.safetensors.index.json"
 #define ENDING ".safetensors"
@@ -23,12 +24,6 @@ static char *join(const char *dir, const char *name)
 	size_t n = strlen(dir);
 	char *path;
 	return asprintf(&path, "%s%s%s", dir, n && dir[n - 1] == '/' ? "" : "/", name) < 0 ? NULL : path;
-}
-
-static bool has_ending(const char *name)
-{
-	size_t n = strlen(name), e = strlen(ENDING);
-	return n > e && strcmp(name + n - e, ENDING) == 0;
 }
 
 static int compare_strings(const void *a, const void *b)
@@ -90,7 +85,7 @@ static int open_files(struct plumb_shards *s, const char **names, size_t count, 
 /* A name may only point into the folder: an index is somebody else's file, a path in it could be any file of ours. */
 static bool is_plain_name(const char *name)
 {
-	return name[0] != '.' && !strchr(name, '/') && !strchr(name, '\\') && has_ending(name);
+	return name[0] != '.' && !strchr(name, '/') && !strchr(name, '\\') && plumb_text_ends(name, ENDING);
 }
 
 static int open_indexed(struct plumb_shards *s, const char *index_path, struct plumb_error *err)
@@ -156,7 +151,7 @@ static int open_found(struct plumb_shards *s, struct plumb_error *err)
 	if (!dir)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: cannot open the folder: %s", s->dir, strerror(errno));
 	while ((entry = readdir(dir))) {
-		if (entry->d_name[0] == '.' || !has_ending(entry->d_name))
+		if (entry->d_name[0] == '.' || !plumb_text_ends(entry->d_name, ENDING))
 			continue;
 		if (count == room) {
 			room = room ? 2 * room : 16;

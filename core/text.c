@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 void plumb_text_add(struct plumb_text *t, const char *format, ...)
 {
@@ -18,4 +19,10 @@ void plumb_text_add(struct plumb_text *t, const char *format, ...)
 		t->used += (size_t)n;
 	if (t->used >= t->size)
 		t->used = t->size - 1;
+}
+
+bool plumb_text_ends(const char *text, const char *ending)
+{
+	size_t n = strlen(text), e = strlen(ending);
+	return n > e && strcmp(text + n - e, ending) == 0;
 }

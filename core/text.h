@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Text put together piece by piece in memory of the caller's. */
+/* Text: put together piece by piece in memory of the caller's; how it ends. */
 #ifndef PLUMB_CORE_TEXT_H
 #define PLUMB_CORE_TEXT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #ifdef __cplusplus
@@ -17,6 +18,9 @@ struct plumb_text {
 
 /* Append; what does not fit is cut off. */
 __attribute__((format(printf, 2, 3))) void plumb_text_add(struct plumb_text *text, const char *format, ...);
+
+/* Whether text ends in `ending`, with something before it. */
+bool plumb_text_ends(const char *text, const char *ending);
 
 #ifdef __cplusplus
 }
