@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* The configs of the synthetic models, as config.json of the release spells them. Source: model-spec 1.3. */
-#include <stdio.h>
 #include <string.h>
 
 #include "core/profile_bytes.h"
 #include "core/synthetic.h"
+#include "core/text.h"
 
 /* What layer4 and widths have in common with golden/release.json: all widths. */
 #define RELEASE_WIDTHS                                                                                                     \
@@ -90,15 +90,15 @@ const char *plumb_preset_json(int index)
 int plumb_preset_config(const char *name, struct plumb_config *out, struct plumb_error *err)
 {
 	char list[128] = "";
-	size_t used = 0;
+	struct plumb_text text = {.text = list, .size = sizeof list};
 	int i = 0;
 
 	while (i < PRESETS && strcmp(presets[i].name, name) != 0)
 		i++;
 	if (i < PRESETS)
 		return plumb_config_parse(presets[i].json, strlen(presets[i].json), presets[i].name, out, err);
-	for (i = 0; i < PRESETS && used < sizeof list; i++)
-		used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", presets[i].name);
+	for (i = 0; i < PRESETS; i++)
+		plumb_text_add(&text, "%s%s", i ? ", " : "", presets[i].name);
 	return plumb_fail(
 		err, PLUMB_BAD_INPUT, "'%.100s' is no preset of a synthetic model, expected one of %s", name, list);
 }

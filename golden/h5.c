@@ -560,13 +560,11 @@ int plumb_h5_read_u8(struct plumb_h5 *file, const char *name, struct plumb_golde
 
 int64_t plumb_h5_rows(const struct plumb_h5_entry *entry, int64_t *width)
 {
-	int axis = 0;
+	const int axis = plumb_h5_row_axis(entry->rank, entry->dim);
 
 	*width = 1;
 	if (entry->rank == 0)
 		return 1;
-	while (axis < entry->rank - 1 && entry->dim[axis] == 1)
-		axis++;
 	if (entry->count > 0)
 		*width = entry->count / entry->dim[axis];
 	return entry->count > 0 ? entry->dim[axis] : 0;

@@ -109,8 +109,17 @@ int plumb_h5_read_f32(struct plumb_h5 *file, const char *name, struct plumb_gold
 int plumb_h5_read_i64(struct plumb_h5 *file, const char *name, struct plumb_golden_tensor *out, struct plumb_error *err);
 int plumb_h5_read_u8(struct plumb_h5 *file, const char *name, struct plumb_golden_tensor *out, struct plumb_error *err);
 
-/* A long dataset in pieces. Its rows lie along the first axis that is longer than 1 (a mask [1, T, T] has T of them, a
- * cache [H, T, D] has H); *width receives the elements of one. 0 rows: no elements. */
+/* The axis along which the rows of a dataset of rank >= 1 lie: the first that is longer than 1, else the last. */
+static inline int plumb_h5_row_axis(int rank, const int64_t *dim)
+{
+	int axis = 0;
+	while (axis < rank - 1 && dim[axis] == 1)
+		axis++;
+	return axis;
+}
+
+/* A long dataset in pieces. How many rows it has (a mask [1, T, T] has T, a cache [H, T, D] has H); *width receives the
+ * elements of one. 0 rows: no elements. */
 int64_t plumb_h5_rows(const struct plumb_h5_entry *entry, int64_t *width);
 
 /* Rows first .. first + count - 1 of a dataset, read as plumb_h5_read_f32 and plumb_h5_read_i64 do. values: (count, width)

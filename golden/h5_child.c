@@ -613,13 +613,11 @@ static int select_rows(struct child *child, const char *name, const struct plumb
 	const struct plumb_h5_request *request, hid_t space, size_t *count)
 {
 	hsize_t start[PLUMB_H5_RANK] = {0}, size[PLUMB_H5_RANK];
-	int axis = 0;
+	const int axis = plumb_h5_row_axis(entry->rank, entry->dim);
 
 	for (int i = 0; i < entry->rank; i++)
 		size[i] = (hsize_t)entry->dim[i];
 	if (request->count >= 0) {
-		while (axis < entry->rank - 1 && entry->dim[axis] == 1)
-			axis++;
 		if (entry->rank == 0 || request->first < 0 || request->first > entry->dim[axis] ||
 			request->count > entry->dim[axis] - request->first)
 			return fail(child, "%s: no rows %" PRId64 " to %" PRId64, name, request->first,

@@ -487,8 +487,7 @@ int plumb_h5_pieces(struct plumb_h5_writer *w, const char *name, enum plumb_h5_s
 		return status;
 	for (int i = 0; i < rank; i++)
 		size[i] = (hsize_t)dim[i];
-	while (like.axis < rank - 1 && dim[like.axis] == 1)
-		like.axis++;
+	like.axis = plumb_h5_row_axis(rank, dim);
 	like.most = dim[like.axis];
 	return open_stream(w, name, type, rank, size, like, count > 0 ? count / like.most : 0, pack, out, err);
 }

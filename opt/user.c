@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/flow.h"
+#include "core/text.h"
 #include "opt/device_private.h"
 #include "opt/user_private.h"
 
@@ -522,6 +523,7 @@ static const struct plumb_kernel *find_kernel(const struct user_library *l, cons
 {
 	const struct plumb_kernel *found = NULL;
 	char offered[256] = "";
+	struct plumb_text list = {.text = offered, .size = sizeof offered};
 
 	for (int i = 0; i < l->kernels && !found; i++)
 		if (strcmp(l->kernel[i].ops, ops) == 0)
@@ -541,8 +543,7 @@ static const struct plumb_kernel *find_kernel(const struct user_library *l, cons
 				}
 				found = &l->kernel[i];
 			}
-		size_t length = strlen(offered);
-		snprintf(offered + length, sizeof offered - length, "%s%s", i ? ", " : "", l->kernel[i].ops);
+		plumb_text_add(&list, "%s%s", i ? ", " : "", l->kernel[i].ops);
 	}
 	if (!found)
 		plumb_fail(err, PLUMB_BAD_INPUT, "%s offers no %s; it has %s", l->path, ops, offered);
