@@ -69,9 +69,8 @@ int gdn_recurrence_opt(const struct plumb_env *env, const void *args)
 
 	if (status == PLUMB_OK)
 		status = plumb_vector_check(env, "gdn_recurrence: dt_bias", a->dt_bias);
-	if (status == PLUMB_OK && (unsigned)a->state_format >= PLUMB_PLAIN_FORMATS)
-		status = plumb_fail(env->err, PLUMB_BAD_INPUT, "gdn_recurrence: the state is %s, expected f32, f16 or bf16",
-			plumb_format_name(a->state_format));
+	if (status == PLUMB_OK)
+		status = plumb_gdn_recurrence_check(env, a);
 	for (int64_t t = 0; t < a->T && status == PLUMB_OK; t++) {
 		launch.y = a->y + t * C;
 		launch.b = a->b + t * Hv;

@@ -123,9 +123,8 @@ int gdn_recurrence_ref(const struct plumb_env *env, const void *args)
 
 	if (status == PLUMB_OK)
 		status = vector_ref(env, a->dt_bias, dt_bias);
-	if (status == PLUMB_OK && (unsigned)a->state_format >= PLUMB_PLAIN_FORMATS)
-		status = plumb_fail(env->err, PLUMB_BAD_INPUT, "gdn_recurrence: the state is %s, expected f32, f16 or bf16",
-			plumb_format_name(a->state_format));
+	if (status == PLUMB_OK)
+		status = plumb_gdn_recurrence_check(env, a);
 	if (status == PLUMB_OK) {
 		/* a remainder of Dv leaves columns that only cost time */
 		memset(S, 0, (size_t)(Hv * Dk) * sizeof *S);

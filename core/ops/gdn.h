@@ -76,6 +76,15 @@ struct plumb_gdn_recurrence {
 	float *o;                           /* out   (T, Hv, Dv) */
 };
 
+/* The one thing that the op refuses. */
+static inline int plumb_gdn_recurrence_check(const struct plumb_env *env, const struct plumb_gdn_recurrence *a)
+{
+	if ((unsigned)a->state_format < PLUMB_PLAIN_FORMATS)
+		return PLUMB_OK;
+	return plumb_fail(env->err, PLUMB_BAD_INPUT, "gdn_recurrence: the state is %s, expected f32, f16 or bf16",
+		plumb_format_name(a->state_format));
+}
+
 /* Computes     per head: r = 1/sqrt(mean o^2 + eps); n = rne(o*r); t = rne(norm*n); out = rne(t * gate(z)), where
  *              gate(z) = sigmoid(z) or, for output_gate_type silu, z*sigmoid(z), in binary32.
  * Shapes       o (T, Hv, Dv), z (T, Hv*Dv), norm (Dv), out (T, Hv*Dv).

@@ -86,9 +86,8 @@ int gdn_recurrence_twin(const struct plumb_env *env, const void *args)
 	float *qk = twin_scratch(env, Hv * 3 * Dk); /* (Hv, 3, Dk) normed query and key of each head, a row */
 	int status = a_log && dt_bias && qk ? PLUMB_OK : PLUMB_BAD_INPUT;
 
-	if (status == PLUMB_OK && (unsigned)a->state_format >= PLUMB_PLAIN_FORMATS)
-		status = plumb_fail(env->err, PLUMB_BAD_INPUT, "gdn_recurrence: the state is %s, expected f32, f16 or bf16",
-			plumb_format_name(a->state_format));
+	if (status == PLUMB_OK)
+		status = plumb_gdn_recurrence_check(env, a);
 	if (status == PLUMB_OK) {
 		/* heads are independent; a head takes its tokens in order */
 #pragma omp parallel for schedule(static) if (Hv * Dk * Dv > 65536)
