@@ -24,6 +24,7 @@ struct plumb_plan {
 	int layers;                    /* L */
 	struct plumb_binding *binding; /* (L + 1, PLUMB_OP_COUNT) */
 };
+/* A plan that binds every op of every layer to `all`; released by plumb_plan_free. Errors: PLUMB_BAD_INPUT for memory. */
 int plumb_plan_create(
 	const struct plumb_config *cfg, struct plumb_binding all, struct plumb_plan *out, struct plumb_error *err);
 void plumb_plan_free(struct plumb_plan *plan);
@@ -128,6 +129,8 @@ int64_t plumb_decoder_rows(const struct plumb_decoder *decoder);
 const float *plumb_decoder_logits(const struct plumb_decoder *decoder);
 const int32_t *plumb_decoder_tokens(const struct plumb_decoder *decoder);
 
+/* Tokens so far, which is the position of the next one; the state of a layer, 0 <= layer < L; what ops are called with, but
+ * for device and call, which a call has of its own. */
 int64_t plumb_decoder_position(const struct plumb_decoder *decoder);
 struct plumb_layer_state *plumb_decoder_state(struct plumb_decoder *decoder, int layer);
 const struct plumb_env *plumb_decoder_env(const struct plumb_decoder *decoder);

@@ -27,8 +27,8 @@ struct plumb_backend {
 	/* What a launcher returned, as a status and a reason. */
 	enum plumb_status (*reason)(const struct plumb_device *device, int status, const char **text);
 
-	/* A captured graph, where there is one (else NULL). between: the calls in between are recorded and not run; the
-	 * graph begins with a copy of in_bytes from in to in_place and so on. launch: run it once and wait. */
+	/* A captured graph, where there is one (else NULL): calls between begin and end are recorded and not run.
+	 * graph_launch: run it once and wait. */
 	int (*capture_begin)(struct plumb_device *device, struct plumb_error *err);
 	int (*capture_end)(struct plumb_device *device, void **graph, struct plumb_error *err);
 	void (*capture_drop)(struct plumb_device *device); /* after a failure in between */

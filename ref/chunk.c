@@ -66,7 +66,7 @@ double chunk_decay(const struct plumb_env *env, struct chunk *c, const double *q
 	g = nudge_value(env, g);
 	c->log_decay += g;
 	decay = exp(g);
-	decay = nudge_by(env, decay, NUDGE_SIGMAS / sqrt(3.0) * 0x1p-24 * fabs(c->log_decay) * decay);
+	decay = nudge_by(env, decay, NUDGE_ROUNDING * fabs(c->log_decay) * decay);
 	for (int j = 0; j < c->tokens; j++)
 		c->decay[j] *= decay;
 	c->decay[c->tokens] = 1.0;

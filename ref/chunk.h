@@ -33,7 +33,7 @@ void chunk_put(struct chunk *chunk, int64_t i, int64_t Dv, double delta);
 /* An updated element of the state: one more rounded partial sum. */
 static inline double chunk_updated(const struct plumb_env *env, double updated)
 {
-	return nudge_by(env, updated, NUDGE_SIGMAS / 1.7320508075688772 * 0x1p-24 * fabs(updated));
+	return nudge_by(env, updated, NUDGE_ROUNDING * fabs(updated));
 }
 
 #endif

@@ -31,6 +31,7 @@
 
 #define NUDGE_SIGMAS 4.0
 #define NUDGE_STEPS 4.0
+#define NUDGE_ROUNDING (NUDGE_SIGMAS / 1.7320508075688772 * 0x1p-24) /* of one rounding, u / sqrt(3) of the value */
 
 /* Of a value, by a seed: half to all of 1, or of -1. Never little, so that one move crosses what is near in half of the
  * passes; and never the same, so that two moves behind each other do not cancel. Of the value as binary32: its last
