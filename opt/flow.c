@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "opt/flow.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* An output and an input that reads it. Residuals go to every op that has one. */
@@ -108,6 +109,105 @@ int plumb_flow_order(const struct plumb_config *cfg, int layer, enum plumb_op ou
 	return n;
 }
 
+static bool is_among(enum plumb_op op, const enum plumb_op *covered, int count)
+{
+	bool among = false;
+	for (int i = 0; i < count; i++)
+		among = among || covered[i] == op;
+	return among;
+}
+
+/* Whether the op at a place of a layer's order is behind the one before that place. embed begins the token: all layers lie between it and
+ * what stands behind it in the last order. */
+static bool is_next(const enum plumb_op *order, int i)
+{
+	return i > 0 && order[i - 1] != PLUMB_EMBED;
+}
+
+int plumb_flow_fits(const struct plumb_config *cfg, int layer, const enum plumb_op *op, int count, int *stray)
+{
+	enum plumb_op order[PLUMB_FLOW_MAX];
+	int n = plumb_flow_order(cfg, layer, order);
+
+	for (int j = 0; j < count; j++)
+		if (!plumb_op_runs(cfg, op[j], layer))
+			return 0;
+	for (int i = 0; i < n; i++) {
+		if (!is_among(order[i], op, count))
+			continue;
+		*stray = i;
+		for (int j = 0; j < count; j++)
+			if (i + j >= n || order[i + j] != op[j] || (j > 0 && !is_next(order, i + j)))
+				return -1;
+		i += count - 1;
+	}
+	return 1;
+}
+
+/* The ops that stand behind (step 1) or before (step -1) an op anywhere: "a, b or c"; "nothing". Returns text. */
+static const char *neighbours(const struct plumb_config *cfg, enum plumb_op op, int step, char text[256])
+{
+	bool is_one[PLUMB_OP_COUNT] = {false};
+	enum plumb_op order[PLUMB_FLOW_MAX];
+	size_t used = 0;
+	int left = 0;
+
+	for (int l = 0; l <= cfg->layers; l++)
+		for (int i = 0, n = plumb_flow_order(cfg, l, order); i < n; i++)
+			if (order[i] == op && i + step >= 0 && i + step < n && is_next(order, step > 0 ? i + 1 : i))
+				is_one[order[i + step]] = true;
+	for (int i = 0; i < PLUMB_OP_COUNT; i++)
+		left += is_one[i];
+	snprintf(text, 256, "nothing");
+	for (int i = 0; i < PLUMB_OP_COUNT && used < 256; i++)
+		if (is_one[i])
+			used += (size_t)snprintf(text + used, 256 - used, "%s%s", plumb_ops[i].name,
+				--left > 1  ? ", "
+				: left == 1 ? " or "
+					    : "");
+	return text;
+}
+
+static bool is_pair(const struct plumb_config *cfg, enum plumb_op first, enum plumb_op second)
+{
+	enum plumb_op order[PLUMB_FLOW_MAX];
+	bool is = false;
+
+	for (int l = 0; l <= cfg->layers; l++)
+		for (int i = 1, n = plumb_flow_order(cfg, l, order); i < n; i++)
+			is = is || (order[i - 1] == first && order[i] == second && is_next(order, i));
+	return is;
+}
+
+bool plumb_flow_joins(const struct plumb_config *cfg, const enum plumb_op *op, int count, char *text, size_t size)
+{
+	char after[256], before[256];
+	enum plumb_op order[PLUMB_FLOW_MAX];
+	int layers = 0;
+
+	for (int j = 1; j < count; j++)
+		if (!is_pair(cfg, op[j - 1], op[j])) {
+			snprintf(text, size, "no layer runs %s right after %s: after %s comes %s, before %s %s",
+				plumb_ops[op[j]].name, plumb_ops[op[j - 1]].name, plumb_ops[op[j - 1]].name,
+				neighbours(cfg, op[j - 1], 1, after), plumb_ops[op[j]].name,
+				neighbours(cfg, op[j], -1, before));
+			return false;
+		}
+	for (int l = 0; l <= cfg->layers; l++) {
+		int i = 0, fits = plumb_flow_fits(cfg, l, op, count, &i);
+		layers += fits > 0;
+		if (fits >= 0)
+			continue;
+		int n = plumb_flow_order(cfg, l, order);
+		snprintf(text, size, "layer %d runs %s without the others too, between %s and %s", l,
+			plumb_ops[order[i]].name, i > 0 ? plumb_ops[order[i - 1]].name : "the layer before",
+			i + 1 < n ? plumb_ops[order[i + 1]].name : "the next layer");
+		return false;
+	}
+	snprintf(text, size, "no layer runs all of them");
+	return layers > 0;
+}
+
 bool plumb_flow_feeds(enum plumb_op from, const char *output, enum plumb_op to, const char *input)
 {
 	bool feeds = is_residual(output) && strcmp(input, "residual") == 0;
@@ -115,14 +215,6 @@ bool plumb_flow_feeds(enum plumb_op from, const char *output, enum plumb_op to, 
 		feeds = feeds || (edges[i].from == from && edges[i].to == to && strcmp(edges[i].output, output) == 0 &&
 					 strcmp(edges[i].input, input) == 0);
 	return feeds;
-}
-
-static bool is_among(enum plumb_op op, const enum plumb_op *covered, int count)
-{
-	bool among = false;
-	for (int i = 0; i < count; i++)
-		among = among || covered[i] == op;
-	return among;
 }
 
 bool plumb_flow_leaves(enum plumb_op from, const char *output, const enum plumb_op *covered, int count)

@@ -53,8 +53,7 @@ void plumb_user_destroy(struct plumb_user *user);
 
 /* Load a shared object, once. path: as dlopen takes it, but a name without '/' is looked for in the current folder
  * only. Errors: PLUMB_BAD_INPUT naming the file and what is wrong: it cannot be loaded (the linker's words), has no
- * plumb_kernels, serves another ABI, offers nothing, an unknown op, ops that are no neighbours, or one list of ops
- * twice. */
+ * plumb_kernels, serves another ABI, offers nothing, an unknown op, or one list of ops twice. */
 int plumb_user_load(struct plumb_user *user, const char *path, struct plumb_error *err);
 
 /* Whether a loaded library has an entry for these ops that wants the memory of a GPU, or of simt's own. */

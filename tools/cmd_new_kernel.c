@@ -7,6 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/profile_bytes.h"
+#include "opt/flow.h"
 #include "opt/user.h"
 #include "tools/commands.h"
 #include "tools/contract.h"
@@ -224,12 +226,24 @@ static int know_ops(const char *ops, struct plumb_error *err)
 		size_t length = strcspn(p, "+");
 		snprintf(name, sizeof name, "%.*s", (int)(length < sizeof name ? length : sizeof name - 1), p);
 		if (plumb_op_find(name) == PLUMB_OP_COUNT)
-			return plumb_fail(err, PLUMB_BAD_INPUT, "'%s' is no op%s; 'plumb list ops' shows them", name,
-				text_op_meant(name, meant));
+			return plumb_fail(err, PLUMB_BAD_INPUT, "'%s' is no op%s; 'plumb list ops' shows them%s", name,
+				text_op_meant(name, meant), strchr(name, ',') ? ", and '+' joins those of one kernel" : "");
 		p += length;
 		if (!*p)
 			return PLUMB_OK;
 	}
+}
+
+/* Ops that the decoder never runs one behind the other have no seat in common. */
+static int know_neighbours(const struct text *t, const char *ops, struct plumb_error *err)
+{
+	struct plumb_config release;
+	char text[700];
+
+	plumb_release_config(&release);
+	if (plumb_flow_joins(&release, t->op, t->ops, text, sizeof text))
+		return PLUMB_OK;
+	return plumb_fail(err, PLUMB_BAD_INPUT, "'%s' cannot be one kernel: %s", ops, text);
 }
 
 /* Where find_package finds Plumb: " -DCMAKE_PREFIX_PATH='DIR'" of the program that runs, be it installed or just built; empty
@@ -297,6 +311,8 @@ static int run(int argc, char **argv)
 	}
 	if (status == PLUMB_OK)
 		status = plumb_user_operands(c.ops, count_op, &t, &err);
+	if (status == PLUMB_OK)
+		status = know_neighbours(&t, c.ops, &err);
 	if (status == PLUMB_OK && mkdir(c.dir, 0777) != 0 && errno != EEXIST)
 		status = plumb_fail(&err, PLUMB_BAD_INPUT, "%s: cannot make the folder: %s", c.dir, strerror(errno));
 	snprintf(source, sizeof source, "%s.%s", c.symbol, c.cuda ? "cu" : "c");
