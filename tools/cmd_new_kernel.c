@@ -161,6 +161,27 @@ static int write_source(const struct new_kernel *c, struct text *t, struct plumb
 	return status;
 }
 
+/* What ctest runs: the program and its recipe come with the package. */
+static void write_tests(const struct new_kernel *c, const struct text *t)
+{
+	const char *device = c->cuda ? " DEVICE cuda" : "", *kernel = c->symbol;
+
+	fprintf(t->f,
+		"\n# ctest --test-dir build: needs Plumb's package%s. The words are at the top of its PlumbTest.cmake.\n"
+		"enable_testing()\nif(COMMAND plumb_add_kernel_test)\n",
+		c->cuda ? "; without a GPU these are skipped" : "");
+	if (t->ops == 1)
+		fprintf(t->f,
+			"  # made inputs, odd sizes, all formats of weights (ARGS --format nvfp4: of these only)\n"
+			"  plumb_add_kernel_test(hostile %s %s HOSTILE%s)\n",
+			c->ops, kernel, device);
+	fprintf(t->f,
+		"  # recorded tensors of a small model\n"
+		"  plumb_add_kernel_test(golden %s %s%s)\n  plumb_add_kernel_test(golden_bf16 %s %s POLICY "
+	        "bf16%s)\nendif()\n",
+		c->ops, kernel, device, c->ops, kernel, device);
+}
+
 static int write_cmake(const struct new_kernel *c, struct text *t, struct plumb_error *err)
 {
 	(void)err;
@@ -178,6 +199,7 @@ static int write_cmake(const struct new_kernel *c, struct text *t, struct plumb_
 		"  find_package(plumbline REQUIRED)\n  target_link_libraries(%s PRIVATE plumbline::kernel)\nendif()\n"
 		"target_link_libraries(%s PRIVATE m)\n",
 		c->symbol, c->symbol, c->symbol);
+	write_tests(c, t);
 	return PLUMB_OK;
 }
 
@@ -279,6 +301,7 @@ static void say_next(const struct new_kernel *c)
 		printf("test it:   plumb test --op %s=%s/build/%s.so%s\n", c->ops, c->dir, c->symbol, device);
 	printf("judge it:  plumb check GOLDEN.h5 --checkpoint DIR --op %s=%s/build/%s.so%s\n", c->ops, c->dir, c->symbol,
 		device);
+	printf("or, after every edit:  ctest --test-dir %s/build --output-on-failure\n", c->dir);
 }
 
 static int run(int argc, char **argv)
@@ -330,10 +353,12 @@ static int run(int argc, char **argv)
 const struct command command_new_kernel = {
 	.name = "new-kernel",
 	.usage = "OP[+OP...] DIR [--cuda]",
-	.brief = "begin a kernel of your own: source and CMakeLists.txt",
+	.brief = "begin a kernel of your own: source, CMakeLists.txt, tests",
 	.about = "Writes a project for a kernel in the seat of an op, or of several that follow each other: the "
 		 "contract as a comment, every\n"
-		 "operand looked up and described. It builds, and says that it is not written yet.",
+		 "operand looked up and described. It builds, and says that it is not written yet; ctest runs plumb test "
+                 "(of one op) "
+		 "and plumb check on it.",
 	.examples = "  plumb new-kernel attn_gate my_gate\n"
 		    "  plumb new-kernel hc_norm_down+hc_up_mix my_mixer --cuda",
 	.operands = "OP|DIR",
