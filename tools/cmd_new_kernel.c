@@ -14,6 +14,7 @@
 #include "tools/contract.h"
 #include "tools/output.h"
 #include "tools/text.h"
+#include "tools/trial_spec.h"
 
 struct new_kernel {
 	const char *ops, *dir;
@@ -172,13 +173,15 @@ static void write_tests(const struct new_kernel *c, const struct text *t)
 		c->cuda ? "; without a GPU these are skipped" : "");
 	if (t->ops == 1)
 		fprintf(t->f,
-			"  # made inputs, odd sizes, all formats of weights (ARGS --format nvfp4: of these only)\n"
-			"  plumb_add_kernel_test(hostile %s %s HOSTILE%s)\n",
+			"  # made inputs: odd sizes, ties, NaN, ...%s\n  plumb_add_kernel_test(hostile %s %s HOSTILE%s)\n",
+			trial_spec_formats(t->op[0], TRIAL_OF_MATRICES) >> PLUMB_NVFP4 & 1
+				? "; weights of every format, with ARGS --format nvfp4 of this one only"
+				: "",
 			c->ops, kernel, device);
 	fprintf(t->f,
 		"  # recorded tensors of a small model\n"
 		"  plumb_add_kernel_test(golden %s %s%s)\n  plumb_add_kernel_test(golden_bf16 %s %s POLICY "
-	        "bf16%s)\nendif()\n",
+		"bf16%s)\nendif()\n",
 		c->ops, kernel, device, c->ops, kernel, device);
 }
 
@@ -357,7 +360,7 @@ const struct command command_new_kernel = {
 	.about = "Writes a project for a kernel in the seat of an op, or of several that follow each other: the "
 		 "contract as a comment, every\n"
 		 "operand looked up and described. It builds, and says that it is not written yet; ctest runs plumb test "
-                 "(of one op) "
+		 "(of one op) "
 		 "and plumb check on it.",
 	.examples = "  plumb new-kernel attn_gate my_gate\n"
 		    "  plumb new-kernel hc_norm_down+hc_up_mix my_mixer --cuda",

@@ -8,17 +8,20 @@
 #define COUNT(array) ((int64_t)(sizeof(array) / sizeof((array)[0])))
 #define PICK(c, ...) trial_pick(c, (const int64_t[]){__VA_ARGS__}, COUNT(((const int64_t[]){__VA_ARGS__})))
 
+#define PICK_FORMAT(c, ...)                                                                                                \
+	trial_pick_format(c, TRIAL_OF_MATRICES, (const int64_t[]){__VA_ARGS__}, COUNT(((const int64_t[]){__VA_ARGS__})))
+
 /* Formats that fast paths are for. */
 static void choose_formats(struct trial *c)
 {
 	if (c->with.format >= 0 || trial_random_below(&c->random, 4) == 0)
 		return;
-	c->with.formats[0] = 1 + (int)PICK(c, PLUMB_BF16, PLUMB_FP8_ROW, PLUMB_FP8_BLOCK, PLUMB_NVFP4);
+	c->with.formats[0] = PICK_FORMAT(c, PLUMB_BF16, PLUMB_FP8_ROW, PLUMB_FP8_BLOCK, PLUMB_NVFP4);
 	c->with.formats[1] = c->with.formats[2] = c->with.formats[0];
 	if (trial_random_below(&c->random, 4) == 0)
-		c->with.formats[2] = 1 + (int)PICK(c, PLUMB_BF16, PLUMB_FP8_ROW, PLUMB_FP8_BLOCK, PLUMB_NVFP4);
+		c->with.formats[2] = PICK_FORMAT(c, PLUMB_BF16, PLUMB_FP8_ROW, PLUMB_FP8_BLOCK, PLUMB_NVFP4);
 	if (trial_random_below(&c->random, 2))
-		c->with.formats[1] = 1 + (int)PICK(c, PLUMB_BF16, PLUMB_FP8_ROW, PLUMB_FP8_BLOCK, PLUMB_NVFP4);
+		c->with.formats[1] = PICK_FORMAT(c, PLUMB_BF16, PLUMB_FP8_ROW, PLUMB_FP8_BLOCK, PLUMB_NVFP4);
 }
 
 /* A shared expert in another quantised format than the routed ones: few such pairs have an arm, and the others must not take it. */
@@ -27,9 +30,8 @@ static void choose_pairs(struct trial *c)
 	if (c->with.format >= 0 || (c->op != PLUMB_MOE_GATE_UP && c->op != PLUMB_MOE_DOWN) ||
 		trial_random_below(&c->random, 2))
 		return;
-	c->with.formats[0] = c->with.formats[2] =
-		1 + (int)PICK(c, PLUMB_FP8_ROW, PLUMB_FP8_BLOCK, PLUMB_NVFP4, PLUMB_NVFP4);
-	c->with.formats[1] = 1 + (int)PICK(c, PLUMB_FP8_ROW, PLUMB_FP8_ROW, PLUMB_FP8_BLOCK, PLUMB_NVFP4);
+	c->with.formats[0] = c->with.formats[2] = PICK_FORMAT(c, PLUMB_FP8_ROW, PLUMB_FP8_BLOCK, PLUMB_NVFP4, PLUMB_NVFP4);
+	c->with.formats[1] = PICK_FORMAT(c, PLUMB_FP8_ROW, PLUMB_FP8_ROW, PLUMB_FP8_BLOCK, PLUMB_NVFP4);
 }
 
 void trial_shape_wide(struct trial *c)
@@ -69,15 +71,18 @@ void trial_shape_wide(struct trial *c)
 /* One format that a fast path is for, in all matrices (the router's: bf16); the shared expert's may be bf16, or FP8 beside NVFP4. */
 static void choose_fast_formats(struct trial *c)
 {
-	int format = c->op == PLUMB_MOE_ROUTER ? PLUMB_BF16
-	                                       : (int)PICK(c, PLUMB_BF16, PLUMB_FP8_ROW, PLUMB_FP8_BLOCK, PLUMB_NVFP4);
+	int format = c->op == PLUMB_MOE_ROUTER ? 1 + PLUMB_BF16
+	                                       : PICK_FORMAT(c, PLUMB_BF16, PLUMB_FP8_ROW, PLUMB_FP8_BLOCK, PLUMB_NVFP4);
 
 	c->with.aligned = true;
 	if (c->with.format >= 0)
 		return;
-	c->with.formats[0] = c->with.formats[2] = 1 + format;
-	int other = format == PLUMB_NVFP4 && trial_random_below(&c->random, 2) ? PLUMB_FP8_ROW : PLUMB_BF16;
-	c->with.formats[1] = 1 + (trial_random_below(&c->random, 4) ? format : other);
+	if (c->op == PLUMB_MOE_ROUTER && !trial_may(c, TRIAL_OF_MATRICES, PLUMB_BF16))
+		format = 0;
+	c->with.formats[0] = c->with.formats[2] = format;
+	int other = format == 1 + PLUMB_NVFP4 && trial_random_below(&c->random, 2) ? PLUMB_FP8_ROW : PLUMB_BF16;
+	bool same = trial_random_below(&c->random, 4) || !trial_may(c, TRIAL_OF_MATRICES, (enum plumb_format)other);
+	c->with.formats[1] = same ? format : 1 + other;
 }
 
 /* A count of outputs, prime to 2, 3 and 5: whole warps and blocks of several never hold it, the last one is not full. */
@@ -215,7 +220,8 @@ void trial_shape_long(struct trial *c)
 		c->position = c->env.capacity - c->T;
 	c->with.aligned = true;
 	choose_formats(c);
-	if (c->op == PLUMB_MOE_ROUTER && c->with.format < 0 && trial_random_below(&c->random, 2))
+	if (c->op == PLUMB_MOE_ROUTER && c->with.format < 0 && trial_random_below(&c->random, 2) &&
+		trial_may(c, TRIAL_OF_MATRICES, PLUMB_BF16))
 		c->with.formats[0] = c->with.formats[1] = 1 + PLUMB_BF16;
 	f->experts = 4500;
 	f->experts_per_token = 10;
@@ -263,7 +269,8 @@ void trial_shape_tiles(struct trial *c)
 	c->env.capacity = 160;
 	c->T = 1;
 	c->position = 64 + trial_random_below(&c->random, 32);
-	c->with.kv = 1 + PLUMB_F32;
+	if (!c->with.kv && trial_may(c, TRIAL_OF_KV, PLUMB_F32)) /* which holds -Inf, as bf16 does */
+		c->with.kv = 1 + PLUMB_F32;
 }
 
 /* Every token is chosen: entry i of the list is token i. Queries are above zero; keys of whole tiles are -Inf. */
@@ -287,7 +294,8 @@ void trial_fill_tiles(struct trial *c)
 void trial_shape_vanishing(struct trial *c)
 {
 	trial_shape_wide(c);
-	c->with.format = c->with.format < 0 ? PLUMB_BF16 : c->with.format;
+	if (c->with.format < 0 && trial_may(c, TRIAL_OF_MATRICES, PLUMB_BF16))
+		c->with.format = PLUMB_BF16;
 	c->with.scales = 1 + TRIAL_SCALES_ALIKE;
 	c->cfg.streams = 1;
 	if (c->op != PLUMB_MOE_DOWN && c->op != PLUMB_HC_UP_MIX)
