@@ -166,7 +166,10 @@ static int write_source(const struct new_kernel *c, struct text *t, struct plumb
 static void write_tests(const struct new_kernel *c, const struct text *t)
 {
 	const char *device = c->cuda ? " DEVICE cuda" : "", *kernel = c->symbol;
+	bool quantised = false;
 
+	for (int j = 0; j < t->ops; j++)
+		quantised = quantised || trial_spec_formats(t->op[j], TRIAL_OF_MATRICES) >> PLUMB_NVFP4 & 1;
 	fprintf(t->f,
 		"\n# ctest --test-dir build: needs Plumb's package%s. The words are at the top of its PlumbTest.cmake.\n"
 		"enable_testing()\nif(COMMAND plumb_add_kernel_test)\n",
@@ -174,15 +177,19 @@ static void write_tests(const struct new_kernel *c, const struct text *t)
 	if (t->ops == 1)
 		fprintf(t->f,
 			"  # made inputs: odd sizes, ties, NaN, ...%s\n  plumb_add_kernel_test(hostile %s %s HOSTILE%s)\n",
-			trial_spec_formats(t->op[0], TRIAL_OF_MATRICES) >> PLUMB_NVFP4 & 1
-				? "; weights of every format, with ARGS --format nvfp4 of this one only"
-				: "",
-			c->ops, kernel, device);
+			quantised ? "; weights of every format, with ARGS --format nvfp4 of this one only" : "", c->ops,
+			kernel, device);
 	fprintf(t->f,
-		"  # recorded tensors of a small model\n"
-		"  plumb_add_kernel_test(golden %s %s%s)\n  plumb_add_kernel_test(golden_bf16 %s %s POLICY "
-		"bf16%s)\nendif()\n",
+		"  # recorded tensors of small models\n"
+		"  plumb_add_kernel_test(golden %s %s%s)\n  plumb_add_kernel_test(golden_bf16 %s %s POLICY bf16%s)\n",
 		c->ops, kernel, device, c->ops, kernel, device);
+	if (quantised)
+		fprintf(t->f,
+			"  plumb_add_kernel_test(golden_nvfp4 %s %s%s GOLDEN "
+		        "${plumbline_GOLDEN_DIR}/tiny-nvfp4/tiny-nvfp4.h5\n"
+			"    CHECKPOINT ${plumbline_GOLDEN_DIR}/tiny-nvfp4/checkpoint)\n",
+			c->ops, kernel, device);
+	fprintf(t->f, "endif()\n");
 }
 
 static int write_cmake(const struct new_kernel *c, struct text *t, struct plumb_error *err)

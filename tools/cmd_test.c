@@ -637,6 +637,7 @@ const struct command command_test = {
 	.examples = "  plumb test\n"
 		    "  plumb test moe_router --class ties --cases 500\n"
 		    "  plumb test --op attn_gate=./mine.so\n"
+		    "  plumb test --op moe_gate_up=./mine.so --format nvfp4\n"
 		    "  plumb test --case \"moe_router T=3 E=512 policy=bf16 format=nvfp4 class=ties seed=17 device=simt\"",
 	.operands = "OP",
 	.run = run,
