@@ -18,6 +18,7 @@
 #define TINY PLUMB_GOLDEN_DIR "/tiny/tiny.h5"
 #define CHECKPOINT "--checkpoint " PLUMB_GOLDEN_DIR "/tiny/checkpoint "
 #define PLANTED "'" PLUMB_USER_DIR "/planted.so'"
+#define ROUTER "'" PLUMB_USER_DIR "/router.so'"
 #define FUSED "'" PLUMB_USER_DIR "/fused.so'"
 
 struct result {
@@ -312,6 +313,29 @@ START_TEST(one_ulp)
 }
 END_TEST
 
+/* Logits rounded to bf16 come out equal: which expert is taken is not what a bound may explain. */
+START_TEST(order_of_ties)
+{
+	struct result r;
+
+	for (int wrong = 1; wrong >= 0; wrong--) {
+		ck_assert_int_eq(setenv("ROUTER_FAULT", wrong ? "ties" : "", 1), 0);
+		plumb(&r, "",
+			"bisect " TINY " " CHECKPOINT "--policy bf16 --op moe_router=" ROUTER
+			" --case case.h5 --json json");
+		expect(&r, wrong);
+		if (wrong)
+			ck_assert_str_eq(text_of(first_finding(&r), "kind"), "wrong");
+		ck_assert_int_eq(strstr(r.out, "the tie goes to the lower index") != NULL, wrong);
+		done(&r);
+		plumb(&r, "", "replay case.h5 --op moe_router=" ROUTER);
+		expect(&r, wrong);
+		done(&r);
+	}
+	ck_assert_int_eq(unsetenv("ROUTER_FAULT"), 0);
+}
+END_TEST
+
 START_TEST(not_repeatable)
 {
 	struct result r;
@@ -486,6 +510,7 @@ int main(void)
 	tcase_add_test(tc, two_alone);
 	tcase_add_test(tc, past_2051);
 	tcase_add_test(tc, one_ulp);
+	tcase_add_test(tc, order_of_ties);
 	tcase_add_test(tc, not_repeatable);
 	tcase_add_test(tc, crash);
 	tcase_add_test(tc, fused);

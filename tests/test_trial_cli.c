@@ -165,6 +165,31 @@ START_TEST(a_start_value_is_caught_at_every_seed)
 }
 END_TEST
 
+/* The bound explains another choice among scores that it cannot tell apart, but not one among logits that came out equal. */
+START_TEST(the_order_of_ties_is_judged)
+{
+	struct program_result r;
+	char line[LINE];
+
+	program(&r, dir, "test " ROUTER " --class ties --cases 40");
+	program_expect(&r, 0);
+	ck_assert_int_eq(setenv("ROUTER_FAULT", "ties", 1), 0);
+	program(&r, dir, "test " ROUTER " --class ties --class integers --cases 80 --json '%s/ties'", dir);
+	program_expect(&r, 1);
+	ck_assert_ptr_nonnull(strstr(r.out, "of the same score"));
+	ck_assert_ptr_nonnull(strstr(r.out, "another choice among equal scores: the tie goes to the lower index"));
+	replay_line(&r, line);
+	cJSON *json = report("ties");
+	ck_assert_double_ge(cJSON_GetNumberValue(cJSON_GetObjectItem(json, "failed")), 30.0);
+	cJSON_Delete(json);
+	program(&r, dir, "%s", line);
+	program_expect(&r, 1);
+	ck_assert_int_eq(unsetenv("ROUTER_FAULT"), 0);
+	program(&r, dir, "%s", line);
+	program_expect(&r, 0);
+}
+END_TEST
+
 /* What is said of it is about the operand that is beyond its bound, not about bits that may differ. */
 START_TEST(the_wrong_operand_is_described)
 {
@@ -377,6 +402,7 @@ int main(void)
 	tcase_add_loop_test(all, ties_of_binary32_only, 0, 2);
 	tcase_add_test(all, a_wrong_kernel_is_caught_and_replayed);
 	tcase_add_loop_test(all, a_start_value_is_caught_at_every_seed, 3, 6);
+	tcase_add_test(all, the_order_of_ties_is_judged);
 	tcase_add_test(all, the_wrong_operand_is_described);
 	tcase_add_loop_test(all, a_read_outside_is_named, 0, 4);
 	tcase_add_loop_test(all, a_kernel_is_contained, 0, 8);
