@@ -55,7 +55,7 @@ static void enter_file(struct plumb_user *u, const char *path, const char *phase
 	m->position = -1;
 	m->calls++;
 	m->under_way = 1;
-	user_world_enter(&u->world, mode, true, false);
+	user_world_enter(&u->world, mode, true, false, 0);
 }
 
 static const char *leave_file(struct plumb_user *u, fenv_t *mode)

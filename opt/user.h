@@ -83,6 +83,7 @@ int plumb_user_whole(const struct plumb_user *user, const struct plumb_plan *pla
 struct plumb_user_options {
 	struct plumb_guard *guard; /* for the users' calls; NULL: each runs once, over outputs that hold NaN */
 	bool guard_all;            /* the guard takes all other calls too */
+	int threads;               /* of OpenMP that a kernel finds, whatever the process has; 0: those of the process */
 	/* Computes what lies inside a fused entry, before its kernel runs, into the decoder's buffers and on copies of
 	 * the state: for those who judge a choice by the scores it was made from. NULL: such buffers hold anything. */
 	const struct plumb_set *shadow;
