@@ -85,7 +85,7 @@ status=0
 "$plumb" new-kernel argmax+embed new/none >"$work/said" 2>&1 || status=$?
 [ "$status" -eq 2 ] && grep -q "no layer runs embed right after argmax: after argmax comes nothing" "$work/said" && [ ! -e new/none ] ||
 	fail "ops that are no neighbours"
-# its own tests: those of an empty kernel fail, those of a right one pass; of a fused one there is no plumb test
+# its own tests: those of an empty kernel fail, those of a right one pass
 ctest --test-dir new/mine/build --output-on-failure >"$work/said" 2>&1 && fail "ctest passes an empty kernel"
 grep -q "hostile .*Failed" "$work/said" && grep -q "golden_bf16 .*Failed" "$work/said" && grep -q "attn_gate is not written yet" "$work/said" ||
 	fail "ctest of an empty kernel"
@@ -94,8 +94,12 @@ cp gate.c new/mine/attn_gate.c
 ctest --test-dir new/mine/build >"$work/said" 2>&1 || fail "ctest of a right kernel"
 grep -q "hostile .*Passed" "$work/said" || fail "ctest runs no plumb test"
 cp new/empty.c new/mine/attn_gate.c
-grep -q "golden hc_norm_down+hc_up_mix" new/$((ops - 1))/CMakeLists.txt && ! grep -q HOSTILE new/$((ops - 1))/CMakeLists.txt ||
-	fail "the tests of a fused kernel"
+"$plumb" new-kernel moe_gate_up+moe_down new/fused >new/fused_said
+grep -q "hostile moe_gate_up+moe_down moe_gate_up_moe_down HOSTILE)" new/fused/CMakeLists.txt || fail "the tests of a fused kernel"
+sh -c "$(sed -n 's/^build it: //p' new/fused_said)" >"$work/said" 2>&1 || fail "building new/fused"
+status=0
+sh -c "${plumb%/*}/$(sed -n 's/^test it: *//p' new/fused_said)" >"$work/said" 2>&1 || status=$?
+[ "$status" -eq 1 ] && grep -q "moe_gate_up_moe_down is not written yet" "$work/said" || fail "the line to test a fused kernel"
 "$plumb" new-kernel attn_gate new/gpu --cuda >new/gpu_said
 grep -q "HOSTILE DEVICE cuda" new/gpu/CMakeLists.txt && grep -q "ctest --test-dir new/gpu/build" new/gpu_said ||
 	fail "the tests of a CUDA kernel"

@@ -174,11 +174,11 @@ static void write_tests(const struct new_kernel *c, const struct text *t)
 		"\n# ctest --test-dir build: needs Plumb's package%s. The words are at the top of its PlumbTest.cmake.\n"
 		"enable_testing()\nif(COMMAND plumb_add_kernel_test)\n",
 		c->cuda ? "; without a GPU these are skipped" : "");
-	if (t->ops == 1)
-		fprintf(t->f,
-			"  # made inputs: odd sizes, ties, NaN, ...%s\n  plumb_add_kernel_test(hostile %s %s HOSTILE%s)\n",
-			quantised ? "; weights of every format, with ARGS --format nvfp4 of this one only" : "", c->ops,
-			kernel, device);
+	fprintf(t->f, "  # made inputs: odd sizes%s\n  plumb_add_kernel_test(hostile %s %s HOSTILE%s)\n",
+		t->ops > 1  ? "; ARGS --profile served: weights of that profile"
+		: quantised ? ", ties, NaN, ...; weights of every format, with ARGS --format nvfp4 of this one only"
+			    : ", ties, NaN, ...",
+		c->ops, kernel, device);
 	fprintf(t->f,
 		"  # recorded tensors of small models\n"
 		"  plumb_add_kernel_test(golden %s %s%s)\n  plumb_add_kernel_test(golden_bf16 %s %s POLICY bf16%s)\n",
@@ -186,7 +186,7 @@ static void write_tests(const struct new_kernel *c, const struct text *t)
 	if (quantised)
 		fprintf(t->f,
 			"  plumb_add_kernel_test(golden_nvfp4 %s %s%s GOLDEN "
-		        "${plumbline_GOLDEN_DIR}/tiny-nvfp4/tiny-nvfp4.h5\n"
+			"${plumbline_GOLDEN_DIR}/tiny-nvfp4/tiny-nvfp4.h5\n"
 			"    CHECKPOINT ${plumbline_GOLDEN_DIR}/tiny-nvfp4/checkpoint)\n",
 			c->ops, kernel, device);
 	fprintf(t->f, "endif()\n");
@@ -307,8 +307,9 @@ static void say_next(const struct new_kernel *c)
 
 	printf("\nbuild it:  cmake -S %s -B %s/build%s && cmake --build %s/build\n", c->dir, c->dir,
 		prefix_option(prefix, sizeof prefix), c->dir);
-	if (!strchr(c->ops, '+'))
-		printf("test it:   plumb test --op %s=%s/build/%s.so%s\n", c->ops, c->dir, c->symbol, device);
+	printf("test it:   plumb %s --op %s=%s/build/%s.so%s\n",
+		strchr(c->ops, '+') ? "bisect --synthetic small --tokens 5,17,42,3,99,7,23" : "test", c->ops, c->dir,
+		c->symbol, device);
 	printf("judge it:  plumb check GOLDEN.h5 --checkpoint DIR --op %s=%s/build/%s.so%s\n", c->ops, c->dir, c->symbol,
 		device);
 	printf("or, after every edit:  ctest --test-dir %s/build --output-on-failure\n", c->dir);
@@ -367,8 +368,7 @@ const struct command command_new_kernel = {
 	.about = "Writes a project for a kernel in the seat of an op, or of several that follow each other: the "
 		 "contract as a comment, every\n"
 		 "operand looked up and described. It builds, and says that it is not written yet; ctest runs plumb test "
-		 "(of one op) "
-		 "and plumb check on it.",
+		 "(of several\nops plumb bisect on a model of odd sizes) and plumb check on it.",
 	.examples = "  plumb new-kernel attn_gate my_gate\n"
 		    "  plumb new-kernel hc_norm_down+hc_up_mix my_mixer --cuda",
 	.operands = "OP|DIR",

@@ -79,7 +79,9 @@ static int take_seat(struct test_command *c, const char *text, struct plumb_erro
 	enum plumb_op op = plumb_op_find(name);
 	if (strchr(name, '+'))
 		return plumb_fail(err, PLUMB_BAD_INPUT,
-			"--op names '%s': plumb test runs single ops; plumb check judges fused entries", name);
+			"--op names '%s': plumb test runs single ops. Of several: plumb bisect --synthetic small "
+			"--tokens 5,17,42,3,99,7,23 --op '%.200s' (odd sizes), and plumb check",
+			name, text);
 	if (op == PLUMB_OP_COUNT && strcmp(name, "all") != 0)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "--op names '%s', which is no op%s; 'plumb list ops' shows them",
 			name, text_op_meant(name, meant));
@@ -93,7 +95,8 @@ static int take_seat(struct test_command *c, const char *text, struct plumb_erro
 			any = true;
 		}
 	if (!any)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "%.300s offers no entry for %s alone (fused ones: plumb check)",
+		return plumb_fail(err, PLUMB_BAD_INPUT,
+			"%.300s offers no entry for %s alone (fused ones: plumb bisect --synthetic small, plumb check)",
 			equals + 1, op == PLUMB_OP_COUNT ? "any op" : name);
 	return PLUMB_OK;
 }
