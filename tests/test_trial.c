@@ -108,6 +108,38 @@ START_TEST(sizes_are_as_said)
 }
 END_TEST
 
+/* Whatever a class does with sizes, one that is said stays; the others give way, and a case can be made. */
+START_TEST(sizes_are_as_said_in_every_class)
+{
+	const enum plumb_op op = (enum plumb_op)_i;
+	char line[TRIAL_LINE], full[TRIAL_LINE], word[32];
+
+	for (int letter = 0; letter < TRIAL_LETTERS; letter++) {
+		const char *name = trial_spec_letter(letter);
+		/* hash heads divide De, and how many there are is another letter */
+		if (!trial_spec_has_size(op, letter) || strcmp(name, "De") == 0)
+			continue;
+		snprintf(word, sizeof word, "%s=%d ", name, strcmp(name, "T") == 0 ? 3 : 12);
+		for (int class = 0; trial_class(class); class ++) {
+			struct trial_spec spec = trial_spec_of(op);
+			struct plumb_error err;
+			spec.class = trial_class(class);
+			spec.seed = (uint64_t) class;
+			if (!trial_class_applies(spec.class, op))
+				continue;
+			snprintf(line, sizeof line, "%.*s", (int)strlen(word) - 1, word);
+			ck_assert_int_eq(trial_spec_parse_sizes("x", line, spec.size, &err), PLUMB_OK);
+			struct trial *c = made(&spec, false);
+			snprintf(line, sizeof line, " %s", trial_spec_full(c, full));
+			trial_free(c);
+			snprintf(full, sizeof full, " %s", word);
+			ck_assert_msg(strstr(line, full) != NULL, "%s, class %s: %s, expected %s", plumb_ops[op].name,
+				spec.class->name, line, word);
+		}
+	}
+}
+END_TEST
+
 /* Every matrix, cache and state of every class has a format that was said; of several each comes up. */
 START_TEST(formats_are_as_said)
 {
@@ -522,6 +554,7 @@ int main(void)
 	tcase_add_loop_test(all, a_line_is_printed_as_it_was_read, 0, (int)(sizeof lines / sizeof lines[0]));
 	tcase_add_test(all, the_order_of_words_does_not_matter);
 	tcase_add_test(all, sizes_are_as_said);
+	tcase_add_loop_test(all, sizes_are_as_said_in_every_class, 0, PLUMB_OP_COUNT);
 	tcase_add_loop_test(all, formats_are_as_said, 0, PLUMB_OP_COUNT);
 	tcase_add_loop_test(all, bad_lines_are_refused_by_name, 0, (int)(sizeof bad / sizeof bad[0]));
 	tcase_add_loop_test(all, a_class_changes_inputs, 0, classes);

@@ -288,7 +288,7 @@ START_TEST(the_first_failure_ends_it_if_asked)
 END_TEST
 
 /* Only the formats asked for, in shards and by another name of the same case too. */
-START_TEST(only_these_formats)
+START_TEST(only_these_formats_and_sizes)
 {
 	struct program_result r;
 	const cJSON *o;
@@ -332,6 +332,10 @@ START_TEST(only_these_formats)
 	program_expect(&r, 0);
 	ck_assert_str_eq(r.out, "gdn_recurrence state=f16 class=plain seed=1000000 device=simt\n"
 				"attn_decode kv=fp8 class=plain seed=1000000 device=simt\n");
+	program(&r, dir, "test argmax attn_gate --class plain --size Dh=256 --size T=1,V=99 --list");
+	program_expect(&r, 0);
+	ck_assert_str_eq(r.out, "attn_gate T=1 Dh=256 class=plain seed=1000000 device=simt\n"
+				"argmax T=1 V=99 class=plain seed=1000000 device=simt\n");
 	program(&r, dir, "test --case 'moe_down format=bf16 class=plain' --format nvfp4");
 	program_expect(&r, 0);
 	ck_assert_msg(strstr(r.out, "down nvfp4, shared_down nvfp4"), "%s", r.out);
@@ -356,6 +360,9 @@ static const struct {
 		"attn_qk_rope has f32, f16, bf16; argmax has no weights"},
 	{"moe --kv-format fp8", "--kv-format", "moe_down has no cache of keys and values"},
 	{"attention --state-format f16", "--state-format", "no GDN state"},
+	{"argmax --size V", "--size is 'V'", "by their letters"},
+	{"argmax --size V=0", "--size", "V is '0', expected 1 to"},
+	{"argmax attn_gate --size V=8,D=64", "--size has D", "no op here has"},
 	{"--case 'argmax seed=1' --format bf16", "--format", "argmax has no weights"},
 	{"embed --class offsets --format nvfp4", "no case", "formats"},
 	{"--op attn_gate", "--op", "NAME=FILE.so"},
@@ -407,7 +414,7 @@ int main(void)
 	tcase_add_loop_test(all, a_read_outside_is_named, 0, 4);
 	tcase_add_loop_test(all, a_kernel_is_contained, 0, 8);
 	tcase_add_test(all, the_first_failure_ends_it_if_asked);
-	tcase_add_test(all, only_these_formats);
+	tcase_add_test(all, only_these_formats_and_sizes);
 	tcase_add_loop_test(all, bad_commands_are_refused_by_name, 0, (int)(sizeof refused / sizeof refused[0]));
 	tcase_add_test(all, a_device_that_is_not_there);
 	return suite_run(suite);

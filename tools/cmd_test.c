@@ -16,6 +16,7 @@
 #include "tools/progress.h"
 #include "tools/shard.h"
 #include "tools/text.h"
+#include "tools/trial_filter.h"
 #include "tools/trial_suite.h"
 
 enum { SHOWN_FAILURES = 10, TEST_TIMEOUT = 120, MAX_CASES = 10000000, SEED_STEP = 1000000, USER_ROUNDS = 4 };
@@ -25,14 +26,14 @@ struct test_command {
 	int ops;
 	const char *device, *policy, *json, *html, *shard, *one;
 	struct origin origin;
-	struct option_list seats, classes, formats[TRIAL_FORMATS];
+	struct option_list seats, classes;
+	struct trial_filter filter;
 	int64_t cases, seed, jobs, timeout, gpu, within;
 	bool list, fail_fast, keep_going, exact, race;
 	bool alone; /* a report on standard output: nothing else goes there */
 	struct shard part;
 
 	bool wanted[PLUMB_OP_COUNT];
-	unsigned among[TRIAL_FORMATS];    /* of options.formats: sets of 1 << enum plumb_format; 0: any */
 	const char *path[PLUMB_OP_COUNT]; /* of the shared object in the seat; NULL: the opt set */
 	struct trial_item *item;
 	int64_t items, every; /* of this shard, of all */
@@ -128,53 +129,6 @@ static int want_ops(struct test_command *c, struct plumb_error *err)
 	return PLUMB_OK;
 }
 
-static const char *const format_options[TRIAL_FORMATS] = {"--format", "--kv-format", "--state-format"};
-
-/* Formats that no op in question has: what the ops have instead, of as many as a line holds. */
-static int refuse_format(const struct test_command *c, enum trial_formats whose, unsigned set, struct plumb_error *err)
-{
-	static const char *const what[TRIAL_FORMATS] = {"weights", "cache of keys and values", "GDN state"};
-	char words[TRIAL_LINE], has[TRIAL_LINE], text[480] = "";
-	size_t used = 0;
-
-	for (int op = 0; op < PLUMB_OP_COUNT; op++) {
-		const unsigned of = trial_spec_formats((enum plumb_op)op, whose);
-		if (!c->wanted[op] || used >= sizeof text / 2)
-			continue;
-		used += (size_t)snprintf(text + used, sizeof text - used, "%s%s has %s%s", used ? "; " : "",
-			plumb_ops[op].name, of ? "" : "no ", of ? trial_spec_format_words(whose, of, has) : what[whose]);
-	}
-	return plumb_fail(err, PLUMB_BAD_INPUT, "%s is '%s', which no op here has: %s", format_options[whose],
-		trial_spec_format_words(whose, set, words), text);
-}
-
-/* --format and the like: what is asked for, each of it of some op in question. */
-static int want_formats(struct test_command *c, struct plumb_error *err)
-{
-	for (int w = 0; w < TRIAL_FORMATS; w++) {
-		unsigned of_ops = 0;
-		for (int i = 0; i < c->formats[w].count; i++) {
-			int status = trial_spec_parse_formats(
-				format_options[w], (enum trial_formats)w, c->formats[w].item[i], &c->among[w], err);
-			if (status != PLUMB_OK)
-				return status;
-		}
-		for (int op = 0; op < PLUMB_OP_COUNT; op++)
-			of_ops |= c->wanted[op] ? trial_spec_formats((enum plumb_op)op, (enum trial_formats)w) : 0;
-		if (c->among[w] & ~of_ops)
-			return refuse_format(c, (enum trial_formats)w, c->among[w] & ~of_ops, err);
-	}
-	return PLUMB_OK;
-}
-
-/* The formats asked for, as far as operands of the op have any of them: what has none of them is no matter of formats. */
-static void take_formats(const struct test_command *c, struct trial_spec *spec)
-{
-	for (int w = 0; w < TRIAL_FORMATS; w++)
-		if (c->among[w])
-			spec->formats[w] = c->among[w] & trial_spec_formats(spec->op, (enum trial_formats)w);
-}
-
 /* Cases that have no meaning here. */
 static bool excluded(const struct test_command *c, enum plumb_op op, const struct trial_class *class, bool cuda)
 {
@@ -182,7 +136,7 @@ static bool excluded(const struct test_command *c, enum plumb_op op, const struc
 
 	if (c->path[op] && class->overflows && !c->exact)
 		return true;
-	if (!trial_class_takes(class, op, c->among[TRIAL_OF_MATRICES]))
+	if (!trial_class_takes(class, op, c->filter.among[TRIAL_OF_MATRICES]))
 		return true;
 	/* pages 2^31 elements apart are no memory that can be copied */
 	return strcmp(class->name, "offsets") == 0 && (c->path[op] || (cuda && !table));
@@ -209,7 +163,7 @@ static int make_items(struct test_command *c, struct plumb_error *err)
 	int status = want_class(c, wanted, err);
 
 	if (status == PLUMB_OK)
-		status = want_formats(c, err);
+		status = trial_filter_begin(&c->filter, c->wanted, err);
 
 	for (int64_t round = 0; round < rounds && status == PLUMB_OK && c->items != before; round++) {
 		before = c->items;
@@ -226,7 +180,7 @@ static int make_items(struct test_command *c, struct plumb_error *err)
 				spec.device = cuda ? PLUMB_DEVICE_CUDA : PLUMB_DEVICE_SIMT;
 				if (c->policy)
 					spec.policy = strcmp(c->policy, "bf16") == 0;
-				take_formats(c, &spec);
+				trial_filter_take(&c->filter, &spec);
 				status = add_item(c, &spec, &room, err);
 			}
 	}
@@ -269,10 +223,10 @@ static int take_one(struct test_command *c, struct plumb_error *err)
 		spec.policy = strcmp(c->policy, "bf16") == 0;
 	memset(c->wanted, 0, sizeof c->wanted);
 	c->wanted[spec.op] = true;
-	status = want_formats(c, err);
+	status = trial_filter_begin(&c->filter, c->wanted, err);
 	if (status != PLUMB_OK)
 		return status;
-	take_formats(c, &spec);
+	trial_filter_take(&c->filter, &spec);
 	return add_item(c, &spec, &room, err);
 }
 
@@ -417,9 +371,7 @@ static void add_shard(const struct test_command *c, cJSON *top)
 	shard_json_input(o, "exact", c->exact ? "yes" : "no");
 	shard_json_input(o, "device", c->device ? c->device : "simt");
 	shard_json_input(o, "policy", c->policy ? c->policy : "by the seed");
-	for (int w = 0; w < TRIAL_FORMATS; w++)
-		shard_json_input(
-			o, format_options[w] + 2, trial_spec_format_words((enum trial_formats)w, c->among[w], words));
+	shard_json_input(o, "only", trial_filter_show(&c->filter, words));
 	for (int op = 0; op < PLUMB_OP_COUNT; op++)
 		if (c->path[op]) {
 			snprintf(name, sizeof name, "library of %s", plumb_ops[op].name);
@@ -561,12 +513,7 @@ static int run(int argc, char **argv)
 			"cases in all (default: of every class one for every op, four for a shared object's)"},
 		{"--seed", "N", OPTION_COUNT, &c.seed, "other cases (default 1)"},
 		{"--policy", "f32|bf16", OPTION_TEXT, &c.policy, "only this policy (default: either, by the seed)"},
-		{"--format", "f32|f16|bf16|fp8_row|fp8_block|fp8_table|nvfp4", OPTION_REPEAT, &c.formats[TRIAL_OF_MATRICES],
-			"weights in this format only, or in these, with commas (default: any)"},
-		{"--kv-format", "f32|bf16|fp8", OPTION_REPEAT, &c.formats[TRIAL_OF_KV],
-			"keys and values in these formats only"},
-		{"--state-format", "f32|f16|bf16", OPTION_REPEAT, &c.formats[TRIAL_OF_STATE],
-			"the GDN state in these formats only"},
+		TRIAL_FILTER_OPTIONS(&c.filter),
 		{"--case", "TEXT", OPTION_TEXT, &c.one, "one case, as --list and failures print it"},
 		{"--exact", NULL, OPTION_FLAG, &c.exact,
 			"of a shared object too: every bit of the declared order, not only its bound"},

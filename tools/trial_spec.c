@@ -98,7 +98,7 @@ static bool op_has(enum plumb_op op, const char *letter)
 	return false;
 }
 
-static bool uses(enum plumb_op op, int letter)
+bool trial_spec_has_size(enum plumb_op op, int letter)
 {
 	bool channels = op_has(op, "C"), blocks = plumb_operand_find(&plumb_ops[op], "position") != NULL;
 
@@ -166,15 +166,15 @@ static bool uses_key(enum plumb_op op, const char *key)
 
 /* ---- text to spec ---- */
 
-static int parse_number(
-	const char *key, const char *value, int64_t least, int64_t most, int64_t *out, struct plumb_error *err)
+static int parse_number(const char *what, const char *key, const char *value, int64_t least, int64_t most, int64_t *out,
+	struct plumb_error *err)
 {
 	char *end;
 	errno = 0;
 	long long v = strtoll(value, &end, 10);
 	if (errno || end == value || *end || v < least || v > most)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "case: %s is '%.40s', expected %" PRId64 " to %" PRId64, key, value,
-			least, most);
+		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: %s is '%.40s', expected %" PRId64 " to %" PRId64, what, key,
+			value, least, most);
 	*out = v;
 	return PLUMB_OK;
 }
@@ -237,6 +237,36 @@ int trial_spec_parse_formats(
 	}
 }
 
+const char *trial_spec_letter(int letter)
+{
+	return letters[letter].name;
+}
+
+int trial_spec_parse_sizes(const char *what, const char *text, int64_t size[TRIAL_LETTERS], struct plumb_error *err)
+{
+	for (const char *at = text;; at++) {
+		char word[64], *equals;
+		size_t n = strcspn(at, ",");
+		int i = 0;
+		snprintf(word, sizeof word, "%.*s", (int)(n < sizeof word ? n : sizeof word - 1), at);
+		equals = strchr(word, '=');
+		if (equals)
+			*equals = '\0';
+		while (i < TRIAL_LETTERS && strcmp(letters[i].name, word) != 0)
+			i++;
+		if (!equals || i == TRIAL_LETTERS)
+			return plumb_fail(err, PLUMB_BAD_INPUT,
+				"%s is '%.40s', expected sizes by their letters, D=2560,T=1; 'plumb list OP' shows an op's",
+				what, text);
+		int status = parse_number(what, word, equals + 1, 1, letters[i].most, &size[i], err);
+		if (status != PLUMB_OK)
+			return status;
+		at += n;
+		if (!*at)
+			return PLUMB_OK;
+	}
+}
+
 static int parse_class(const char *value, struct trial_spec *out, struct plumb_error *err)
 {
 	out->class = trial_class_find(value);
@@ -268,10 +298,10 @@ static int parse_pair(const char *key, const char *value, struct trial_spec *s, 
 
 	for (int i = 0; i < TRIAL_LETTERS; i++)
 		if (strcmp(key, letters[i].name) == 0) {
-			if (!uses(s->op, i))
+			if (!trial_spec_has_size(s->op, i))
 				return plumb_fail(
 					err, PLUMB_BAD_INPUT, "case: %s has no size %s", plumb_ops[s->op].name, key);
-			return parse_number(key, value, 1, letters[i].most, &s->size[i], err);
+			return parse_number("case", key, value, 1, letters[i].most, &s->size[i], err);
 		}
 	for (int i = 0; derived[i]; i++)
 		if (strcmp(key, derived[i]) == 0)
@@ -280,7 +310,7 @@ static int parse_pair(const char *key, const char *value, struct trial_spec *s, 
 	if (!uses_key(s->op, key))
 		return plumb_fail(err, PLUMB_BAD_INPUT, "case: %s has no %s", plumb_ops[s->op].name, key);
 	if (strcmp(key, "position") == 0)
-		return parse_number(key, value, 0, INT32_MAX - 4096, &s->position, err);
+		return parse_number("case", key, value, 0, INT32_MAX - 4096, &s->position, err);
 	if (strcmp(key, "policy") == 0)
 		return parse_word(key, value, policies, &s->policy, err);
 	for (int i = 0; i < TRIAL_FORMATS; i++)
@@ -423,7 +453,7 @@ const char *trial_spec_full(const struct trial *c, char text[TRIAL_LINE])
 	struct writer w = {text, 0, TRIAL_LINE};
 
 	for (int i = 0; i < TRIAL_LETTERS; i++)
-		if (uses(c->op, i))
+		if (trial_spec_has_size(c->op, i))
 			add(&w, "%s=%" PRId64 " ", letters[i].name,
 				i == T_   ? c->T
 				: i == P_ ? c->env.capacity
@@ -540,6 +570,8 @@ static int settle_room(struct trial *c, const struct trial_spec *s, int64_t page
 		if (s->size[P_] % B)
 			return clash(err, c, "P is no multiple of B", s->size[P_], B);
 		page = s->size[P_] % page ? B : page;
+		if (!s->size[T_] && c->T > s->size[P_])
+			c->T = s->size[P_];
 		c->env.capacity = s->size[P_];
 		if (s->position < 0 && c->position + c->T > c->env.capacity)
 			c->position = c->env.capacity > c->T ? c->env.capacity - c->T : 0;

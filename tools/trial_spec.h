@@ -52,6 +52,12 @@ const char *trial_spec_format_words(enum trial_formats whose, unsigned set, char
 int trial_spec_parse_formats(
 	const char *what, enum trial_formats whose, const char *text, unsigned *set, struct plumb_error *err);
 
+/* Sizes by their letters, in the order of trial_spec.size. "D=2560,T=1" into a list of them, 0 what is not said. what: begins the
+ * message, "--size". Errors: PLUMB_BAD_INPUT naming what, the word and what was expected. */
+const char *trial_spec_letter(int letter);
+bool trial_spec_has_size(enum plumb_op op, int letter);
+int trial_spec_parse_sizes(const char *what, const char *text, int64_t size[TRIAL_LETTERS], struct plumb_error *err);
+
 /* The class of a spec: its own, or what its seed chooses. */
 const struct trial_class *trial_spec_class(const struct trial_spec *spec);
 
