@@ -152,7 +152,7 @@ START_TEST(says_what_is_old)
 	program_expect(&r, 2);
 	snprintf(expected, sizeof expected,
 		"tree: older than its sources: 'ninja -C %s/root/build/tree plumb test_compare_model test_selection "
-	        "test_compare' "
+		"test_compare' "
 		"has work to do, first Linking CXX executable tests/test_selection\n",
 		dir);
 	ck_assert_msg(strstr(r.err, expected) != NULL && strchr(r.err, '\n')[1] == '\0', "%s", r.err);
