@@ -19,6 +19,7 @@
 #define CHECKPOINT "--checkpoint " PLUMB_GOLDEN_DIR "/tiny/checkpoint "
 #define PLANTED "'" PLUMB_USER_DIR "/planted.so'"
 #define ROUTER "'" PLUMB_USER_DIR "/router.so'"
+#define SCORE "'" PLUMB_USER_DIR "/score.so'"
 #define FUSED "'" PLUMB_USER_DIR "/fused.so'"
 
 struct result {
@@ -336,6 +337,26 @@ START_TEST(order_of_ties)
 }
 END_TEST
 
+/* What lies behind the rows that are written: zeros in a fresh cache, which a kernel must not count on. */
+START_TEST(rows_that_nobody_wrote)
+{
+	struct result r;
+
+	for (int wrong = 1; wrong >= 0; wrong--) {
+		if (wrong)
+			ck_assert_int_eq(setenv("SCORE_FAULT", "later", 1), 0);
+		plumb(&r, "", "bisect " TINY " " CHECKPOINT "--op qsa_score=" SCORE " --case case.h5 --json json");
+		expect(&r, wrong);
+		ck_assert_int_eq(strstr(r.out, "follows what memory held before") != NULL, wrong);
+		done(&r);
+		plumb(&r, "", "replay case.h5 --op qsa_score=" SCORE);
+		expect(&r, wrong);
+		done(&r);
+		ck_assert_int_eq(unsetenv("SCORE_FAULT"), 0);
+	}
+}
+END_TEST
+
 START_TEST(not_repeatable)
 {
 	struct result r;
@@ -511,6 +532,7 @@ int main(void)
 	tcase_add_test(tc, past_2051);
 	tcase_add_test(tc, one_ulp);
 	tcase_add_test(tc, order_of_ties);
+	tcase_add_test(tc, rows_that_nobody_wrote);
 	tcase_add_test(tc, not_repeatable);
 	tcase_add_test(tc, crash);
 	tcase_add_test(tc, fused);
