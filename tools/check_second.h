@@ -34,7 +34,7 @@ struct check_second_way {
 	const struct plumb_runner *runner; /* what it runs through; NULL: called directly */
 	bool unrounded;
 	enum plumb_poison
-		poison; /* of outputs, of cache rows that it has to write, and of some behind them, before it runs */
+		poison; /* of outputs, of cache rows that it writes and of some that nobody wrote, before it runs */
 };
 int check_second_run_by(
 	struct check_second *s, const struct plumb_call *call, const struct check_second_way *way, struct plumb_error *err);
