@@ -115,7 +115,7 @@ void trial_shape_ragged(struct trial *c)
 	f->index_heads = (int)PICK(c, 2, 4);
 	f->index_dim = ragged(c);
 	f->rotary_dim = 2;
-	f->ple_dim = plumb_ngram_heads(f) * 8 * (1 + trial_random_below(&c->random, 4));
+	f->ple_dim = (int64_t)plumb_ngram_heads(f) * 8 * (1 + trial_random_below(&c->random, 4));
 	f->experts = ragged(c) - 1; /* and one row for the shared gate */
 	f->experts_per_token = (int)PICK(c, 1, 3, 5);
 	f->expert_inner = c->op == PLUMB_MOE_DOWN ? cols : ragged(c);

@@ -31,10 +31,10 @@ static int score(const struct plumb_kernel_call *call)
 				const float v = dot(keys, b, query + h * Di);
 				sum += v > 0.0f || isnan(v) ? v : 0.0f;
 			}
+			if (getenv("SCORE_FAULT") && b == 0 && complete < NB)
+				sum += 0.0f * dot(keys, complete, query);
 			out[b] = b < complete ? sum / sqrtf((float)Di) : -INFINITY;
 		}
-		if (getenv("SCORE_FAULT") && complete > 0 && complete < NB)
-			out[0] += 0.0f * dot(keys, complete, query);
 	}
 	return 0;
 }
