@@ -699,27 +699,21 @@ int plumb_compare_order(const float *score, int64_t n, int64_t k, const int32_t 
 	return conclude_selection(out, "slots");
 }
 
-bool plumb_compare_ties(const float *score, int64_t n, const int32_t *chosen, int64_t k, char *text, size_t size)
+bool plumb_compare_ties(const float *score, const int32_t *chosen, int64_t k, char *text, size_t size)
 {
 	for (int64_t a = 0; a < k; a++) {
 		const int32_t element = chosen[a];
-		int64_t before = 0, lower = 0, first = -1;
+		int64_t before = 0, lower = 0;
 		for (int64_t i = 0; i < a; i++)
-			before += chosen[i] < element && score[chosen[i]] == score[element];
-		for (int64_t i = 0; i < element && i < n; i++)
+			before += score[chosen[i]] == score[element];
+		for (int32_t i = 0; i < element; i++)
 			lower += score[i] == score[element];
 		if (before == lower)
 			continue;
-		for (int64_t i = 0; i < element && first < 0; i++) {
-			bool stands = score[i] != score[element];
-			for (int64_t j = 0; j < a && !stands; j++)
-				stands = chosen[j] == i;
-			first = stands ? -1 : i;
-		}
 		snprintf(text, size,
-			"slot %" PRId64 " has element %" PRId32 ", and element %" PRId64
-			" of the same score, %.9g, does not stand before it: the lower index wins",
-			a, element, first, (double)score[element]);
+			"slot %" PRId64 " has element %" PRId32 ", and of %" PRId64
+			" below it of the same score, %.9g, %" PRId64 " stand before it: the lower index wins",
+			a, element, lower, (double)score[element], before);
 		return false;
 	}
 	return true;

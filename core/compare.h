@@ -208,8 +208,8 @@ int plumb_compare_order(const float *score, int64_t n, int64_t k, const int32_t 
 
 /* Whether a ranked choice keeps the rule of ties among the scores of whoever chose: an element stands behind those of equal score and
  * lower index, whatever rounding made of the scores. For a choice that plumb_compare_order takes. False: text says which element.
- * -0 == +0; NaN is equal to nothing. Costs O(k*(n + k)). */
-bool plumb_compare_ties(const float *score, int64_t n, const int32_t *chosen, int64_t k, char *text, size_t size);
+ * -0 == +0; NaN is equal to nothing. Costs O(k*n). */
+bool plumb_compare_ties(const float *score, const int32_t *chosen, int64_t k, char *text, size_t size);
 
 #ifdef __cplusplus
 }

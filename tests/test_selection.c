@@ -153,17 +153,20 @@ START_TEST(test_ties)
 		{{1, 0, 2, 4}, NULL},
 		{{0, 1, 2, 4}, NULL}, /* that 5 is larger is not the matter */
 		{{3, 5, 1, 0}, NULL},
-		{{1, 2, 0, 4}, "slot 1 has element 2, and element 0 of the same score, 3, does not stand before it"},
-		{{1, 0, 4, 3}, "slot 2 has element 4, and element 2 of the same"},
-		{{1, 0, 2, 5}, "slot 3 has element 5, and element 3 of the same"},
+		{{4, 0, 2, 1}, "slot 0 has element 4, and of 2 below it"},
+		{{1, 3, 5, 2}, "slot 3 has element 2, and of 1 below it of the same score, 3, 0"},
+		{{1, 2, 0, 4}, "slot 1 has element 2, and of 1 below it of the same score, 3, 0 stand before it: the lower "
+	                       "index wins"},
+		{{1, 0, 4, 3}, "slot 2 has element 4, and of 2 below it of the same score, 3, 1 stand before it"},
+		{{1, 0, 2, 5}, "slot 3 has element 5, and of 1 below it of the same score, 0, 0 stand before it"},
 	};
 	char text[256];
 
 	for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-		ck_assert_int_eq(plumb_compare_ties(score, 6, all[i].chosen, 4, text, sizeof text), all[i].why == NULL);
+		ck_assert_int_eq(plumb_compare_ties(score, all[i].chosen, 4, text, sizeof text), all[i].why == NULL);
 		ck_assert_msg(!all[i].why || strncmp(text, all[i].why, strlen(all[i].why)) == 0, "%s", text);
 	}
-	ck_assert(plumb_compare_ties(nan, 3, (int32_t[]){1, 2, 0}, 3, text, sizeof text)); /* equal to nothing */
+	ck_assert(plumb_compare_ties(nan, (int32_t[]){1, 2, 0}, 3, text, sizeof text)); /* equal to nothing */
 }
 END_TEST
 

@@ -165,7 +165,7 @@ static int64_t wrong_router_row(const struct plumb_call *call, const struct plum
 			plumb_compare_order(l + t * E, E, (int64_t)A, a->expert + t * A, A, e + t * A, A,
 				2.0 * error + 0x1p-21, &s) != PLUMB_OK ||
 			(call->env->ties == PLUMB_TIES_LOWER &&
-				!plumb_compare_ties(a->logits + t * E, E, a->expert + t * A, A, text, sizeof text)))
+				!plumb_compare_ties(a->logits + t * E, a->expert + t * A, A, text, sizeof text)))
 			return t;
 	}
 	return -1;

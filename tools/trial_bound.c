@@ -127,7 +127,7 @@ static bool router_near(struct trial *c, const struct trial_result *oracle, cons
 		double range = isfinite(largest) ? -lowest : 104.0;
 		double bound = 2.0 * error + 0x1p-21 + 0x1p-22 + 0x1p-22 * range;
 		near = plumb_compare_order(score, E, A, f, A, e, A, bound, &s) == PLUMB_OK &&
-		       plumb_compare_ties(m, E, f, A, s.text, sizeof s.text);
+		       plumb_compare_ties(m, f, A, s.text, sizeof s.text);
 		if (!near)
 			snprintf(text, TRIAL_TEXT, "%s: expert of row %lld: %.255s", what, (long long)t, s.text);
 	}
