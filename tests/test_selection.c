@@ -156,7 +156,7 @@ START_TEST(test_ties)
 		{{4, 0, 2, 1}, "slot 0 has element 4, and of 2 below it"},
 		{{1, 3, 5, 2}, "slot 3 has element 2, and of 1 below it of the same score, 3, 0"},
 		{{1, 2, 0, 4}, "slot 1 has element 2, and of 1 below it of the same score, 3, 0 stand before it: the lower "
-	                       "index wins"},
+			       "index wins"},
 		{{1, 0, 4, 3}, "slot 2 has element 4, and of 2 below it of the same score, 3, 1 stand before it"},
 		{{1, 0, 2, 5}, "slot 3 has element 5, and of 1 below it of the same score, 0, 0 stand before it"},
 	};
