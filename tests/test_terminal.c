@@ -127,7 +127,7 @@ START_TEST(help_of_all)
 }
 END_TEST
 
-/* Every command takes the common options: unknown ones are refused, these are not. */
+/* Every command takes the common options: unknown ones are refused, these are not; nothing given may be empty. */
 START_TEST(common_options)
 {
 	program(&r, dir, "%s --quiet --verbose --no-such-thing", commands[_i]);
@@ -140,6 +140,14 @@ START_TEST(common_options)
 	program_expect_bad(&r, "--qiuet", "did you mean '--quiet'");
 	program(&r, dir, "%s -x", commands[_i]);
 	program_expect_bad(&r, "'-x'", "lists them");
+	program(&r, dir, "%s --color ''", commands[_i]);
+	program_expect_bad(&r, "--color is empty", "expected auto|always|never");
+	program(&r, dir, "%s --color=", commands[_i]);
+	program_expect_bad(&r, "--color is empty", "expected auto|always|never");
+	program(&r, dir, "%s ''", commands[_i]);
+	program_expect_bad(&r, "an argument is empty; usage: plumb ", commands[_i]);
+	program(&r, dir, "%s -- ''", commands[_i]);
+	program_expect_bad(&r, "an argument is empty; usage: plumb ", commands[_i]);
 }
 END_TEST
 
@@ -280,6 +288,27 @@ START_TEST(columns)
 }
 END_TEST
 
+/* Every kind of option refuses an empty value by its name, and numbers say what they may be. */
+START_TEST(wrong_values)
+{
+	static const char *const wrong[][3] = {
+		{"--checkpoint ''", "--checkpoint is empty", "expected DIR"},
+		{"--op ''", "--op is empty", "expected NAME[@A-B]=ref|opt|FILE.so"},
+		{"--json=", "--json is empty", "expected FILE"},
+		{"--threads ''", "--threads is empty", "expected N"},
+		{"--threads -1", "--threads is '-1'", "expected a whole number in 0..9223372036854775807"},
+		{"--threads +1", "--threads is '+1'", "0..9223372036854775807"},
+		{"--threads ' 1'", "--threads is ' 1'", "0..9223372036854775807"},
+		{"--threads 1k", "--threads is '1k'", "0..9223372036854775807"},
+		{"--threads 9223372036854775808", "--threads is '9223372036854775808'", "0..9223372036854775807"},
+	};
+	for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+		program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " %s", wrong[i][0]);
+		program_expect_bad(&r, wrong[i][1], wrong[i][2]);
+	}
+}
+END_TEST
+
 /* A run that fails leaves nothing on standard output, not even an empty line. */
 START_TEST(failed_run_prints_nothing)
 {
@@ -354,6 +383,7 @@ int main(void)
 	tcase_add_test(t, help_of_all);
 	tcase_add_loop_test(t, common_options, 0, COMMANDS);
 	tcase_add_test(t, did_you_mean);
+	tcase_add_test(t, wrong_values);
 	tcase_add_test(t, quiet);
 	tcase_add_test(t, verbose);
 	tcase_add_test(t, colour);

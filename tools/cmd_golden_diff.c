@@ -14,13 +14,15 @@ struct diff_command {
 	const char *group, *rel_l2, *tolerances, *json, *ulp;
 };
 
-static int positive(const char *option, const char *text, double most, double *out, struct plumb_error *err)
+enum { MAX_ULP = 1 << 23 }; /* a factor of two, as in a tolerance file */
+
+static int read_rel_l2(const char *text, double *out, struct plumb_error *err)
 {
 	char *end;
 	errno = 0;
 	*out = strtod(text, &end);
-	if (errno || end == text || *end || !(*out >= 0.0 && *out <= most))
-		return plumb_fail(err, PLUMB_BAD_INPUT, "%s is '%s', expected a number in 0..%g", option, text, most);
+	if (errno || end == text || *end || !(*out >= 0.0 && *out <= 0.5))
+		return plumb_fail(err, PLUMB_BAD_INPUT, "--rel-l2 is '%s', expected a number in 0..0.5", text);
 	return PLUMB_OK;
 }
 
@@ -28,7 +30,6 @@ static int positive(const char *option, const char *text, double most, double *o
 static int rule_of(const struct diff_command *c, struct diff_options *o, struct plumb_tolerances **tolerances,
 	char demand[128], struct plumb_error *err)
 {
-	double ulp = 0.0;
 	int status = PLUMB_OK;
 
 	if ((c->ulp != NULL) + (c->rel_l2 != NULL) + (c->tolerances != NULL) > 1)
@@ -36,13 +37,10 @@ static int rule_of(const struct diff_command *c, struct diff_options *o, struct 
 	o->rule = c->ulp ? DIFF_ULP : c->rel_l2 ? DIFF_REL_L2 : c->tolerances ? DIFF_TOLERANCES : DIFF_BITS;
 	snprintf(demand, 128, "no bit may differ");
 	if (c->ulp) {
-		status = positive("--ulp", c->ulp, 0x1p23, &ulp, err);
-		o->ulp = (int64_t)ulp;
-		if (status == PLUMB_OK && (double)o->ulp != ulp)
-			status = plumb_fail(err, PLUMB_BAD_INPUT, "--ulp is '%s', expected a whole number", c->ulp);
+		status = options_count("--ulp", c->ulp, MAX_ULP, &o->ulp, err);
 		snprintf(demand, 128, "%lld ulp", (long long)o->ulp);
 	} else if (c->rel_l2) {
-		status = positive("--rel-l2", c->rel_l2, 0.5, &o->rel_l2, err);
+		status = read_rel_l2(c->rel_l2, &o->rel_l2, err);
 		snprintf(demand, 128, "relative L2 %g", o->rel_l2);
 	} else if (c->tolerances) {
 		bool own = strcmp(c->tolerances, "builtin") == 0;

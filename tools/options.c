@@ -44,19 +44,23 @@ void options_describe(const struct command *command, options_visit *fn, void *se
 	describe = NULL;
 }
 
-static int parse_count(const char *name, const char *text, int64_t *out, struct plumb_error *err)
+int options_count(const char *name, const char *text, int64_t most, int64_t *out, struct plumb_error *err)
 {
 	char *end;
 	errno = 0;
 	long long v = strtoll(text, &end, 10);
-	if (errno || end == text || *end || v < 0)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "%s is '%s', expected a whole number from 0 on", name, text);
+	if (errno || *text < '0' || *text > '9' || *end || v > most)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "%s is '%s', expected a whole number in 0..%lld", name, text,
+			(long long)most);
 	*out = v;
 	return PLUMB_OK;
 }
 
+/* value: NULL for a flag, and nothing else. */
 static int put(const struct option *o, const char *value, struct plumb_error *err)
 {
+	if (value && !*value)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "%s is empty, expected %s", o->name, o->value);
 	switch (o->kind) {
 	case OPTION_FLAG:
 		*(bool *)o->place = true;
@@ -65,7 +69,7 @@ static int put(const struct option *o, const char *value, struct plumb_error *er
 		*(const char **)o->place = value;
 		return PLUMB_OK;
 	case OPTION_COUNT:
-		return parse_count(o->name, value, o->place, err);
+		return options_count(o->name, value, INT64_MAX, o->place, err);
 	case OPTION_REPEAT: {
 		struct option_list *list = o->place;
 		if (list->count == OPTIONS_MAX_REPEAT)
@@ -188,6 +192,9 @@ int options_parse(const struct command *command, const struct option *table, int
 			words = true;
 		else if (!words && a[0] == '-' && a[1])
 			status = take(command, table, options, argc, argv, &i, &verbosity, err);
+		else if (!*a)
+			status = plumb_fail(err, PLUMB_BAD_INPUT, "an argument is empty; usage: plumb %s %s", command->name,
+				command->usage);
 		else if (*operands == max_operands)
 			status = plumb_fail(err, PLUMB_BAD_INPUT, "unexpected argument '%s'; usage: plumb %s %s", a,
 				command->name, command->usage);

@@ -123,8 +123,6 @@ int output_refuse(const char *option, const char *path, const char *input, const
 
 	if (!path || strcmp(path, "-") == 0)
 		return PLUMB_OK;
-	if (!*path)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "%s is empty, expected a file", option);
 	if (stat(path, &x) == 0 && S_ISDIR(x.st_mode))
 		return plumb_fail(err, PLUMB_BAD_INPUT, "%s %s: cannot write: it is a folder", option, path);
 	if (!folder_of(path, a))
