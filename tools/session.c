@@ -9,6 +9,7 @@
 #include "core/scan.h"
 #include "ref/ref.h"
 #include "ref/twin/twin.h"
+#include "tools/output.h"
 #include "tools/progress.h"
 #include "tools/text.h"
 
@@ -280,6 +281,8 @@ static int open_model(const struct set_options *o, struct session *s, struct plu
 	if (status != PLUMB_OK)
 		return status;
 	s->model = plumb_checkpoint_model(s->checkpoint);
+	if (output_verbosity() > 0 && *plumb_checkpoint_defaults(s->checkpoint))
+		fprintf(stderr, "config      absent, so by default: %s\n", plumb_checkpoint_defaults(s->checkpoint));
 	return prepare_model(o, s, err);
 }
 
