@@ -21,6 +21,7 @@
 #include "tools/progress.h"
 #include "tools/session.h"
 #include "tools/text.h"
+#include "tools/tolerances.h"
 
 #ifndef PLUMB_VERSION
 #define PLUMB_VERSION "unknown"
@@ -463,7 +464,7 @@ static int work(void *self, struct plumb_user_mark *mark)
 	signal(SIGTERM, interrupted);
 	signal(SIGHUP, interrupted);
 	if (status == PLUMB_OK)
-		status = plumb_tolerances_read(c->tolerances, &tolerances, &err);
+		status = tolerances_open(c->tolerances, NULL, 0, "bisect", &tolerances, &err);
 	if (status == PLUMB_OK)
 		status = truth_of(c, &o.truth, &err);
 	if (status == PLUMB_OK)

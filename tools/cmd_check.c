@@ -13,6 +13,7 @@
 #include "tools/origin.h"
 #include "tools/output.h"
 #include "tools/session.h"
+#include "tools/tolerances.h"
 
 struct check_command {
 	struct set_options set;
@@ -192,8 +193,10 @@ static int work(void *self, struct plumb_user_mark *mark)
 
 	if (status == PLUMB_OK && !c->set.policy && !plumb_golden_has_run(golden, PLUMB_POLICY_F32))
 		c->set.policy = "bf16"; /* the only run there is */
-	if (status == PLUMB_OK)
-		status = plumb_tolerances_read(c->tolerances, &tolerances, &err);
+	if (status == PLUMB_OK) {
+		struct plumb_h5 *const file = plumb_golden_file(golden);
+		status = tolerances_open(c->tolerances, &file, 1, "check", &tolerances, &err);
+	}
 	if (status == PLUMB_OK)
 		status = session_open_marked(&c->set, mark, &session, &err);
 	if (status == PLUMB_OK)

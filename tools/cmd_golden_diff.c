@@ -9,6 +9,7 @@
 #include "tools/golden_report.h"
 #include "tools/output.h"
 #include "tools/progress.h"
+#include "tools/tolerances.h"
 
 struct diff_command {
 	const char *group, *rel_l2, *tolerances, *json, *ulp;
@@ -26,9 +27,13 @@ static int read_rel_l2(const char *text, double *out, struct plumb_error *err)
 	return PLUMB_OK;
 }
 
+static bool is_builtin(const struct diff_command *c)
+{
+	return strcmp(c->tolerances, "builtin") == 0;
+}
+
 /* One rule: what the options ask for. */
-static int rule_of(const struct diff_command *c, struct diff_options *o, struct plumb_tolerances **tolerances,
-	char demand[128], struct plumb_error *err)
+static int rule_of(const struct diff_command *c, struct diff_options *o, char demand[128], struct plumb_error *err)
 {
 	int status = PLUMB_OK;
 
@@ -43,17 +48,14 @@ static int rule_of(const struct diff_command *c, struct diff_options *o, struct 
 		status = read_rel_l2(c->rel_l2, &o->rel_l2, err);
 		snprintf(demand, 128, "relative L2 %g", o->rel_l2);
 	} else if (c->tolerances) {
-		bool own = strcmp(c->tolerances, "builtin") == 0;
-		status = plumb_tolerances_read(own ? NULL : c->tolerances, tolerances, err);
-		o->tolerances = *tolerances;
-		snprintf(demand, 128, "propagated tolerances%s", own ? "" : " of the file");
+		snprintf(demand, 128, "propagated tolerances%s", is_builtin(c) ? "" : " of the file");
 	}
 	return status;
 }
 
 static int compare(const struct diff_command *c, const char *const path[2], struct plumb_error *err)
 {
-	struct plumb_h5 *a = NULL, *b = NULL;
+	struct plumb_h5 *file[2] = {NULL, NULL};
 	struct plumb_tolerances *tolerances = NULL;
 	struct diff diff = {0};
 	struct diff_options o = {.group = c->group, .progress = !output_quiet()};
@@ -70,19 +72,20 @@ static int compare(const struct diff_command *c, const char *const path[2], stru
 		.quiet = output_quiet(),
 	};
 	double start = progress_now();
-	int status = rule_of(c, &o, &tolerances, demand, err);
+	int status = rule_of(c, &o, demand, err);
 
 	for (int i = 0; i < 2 && status == PLUMB_OK; i++)
 		status = output_refuse("--json", c->json, path[i], NULL, err);
+	for (int i = 0; i < 2 && status == PLUMB_OK; i++)
+		status = plumb_h5_open(path[i], &file[i], err);
+	if (status == PLUMB_OK && c->tolerances)
+		status = tolerances_open(is_builtin(c) ? NULL : c->tolerances, file, 2, "golden diff", &tolerances, err);
+	o.tolerances = tolerances;
 	if (status == PLUMB_OK)
-		status = plumb_h5_open(path[0], &a, err);
-	if (status == PLUMB_OK)
-		status = plumb_h5_open(path[1], &b, err);
-	if (status == PLUMB_OK)
-		status = diff_run(a, b, &o, &diff, err);
+		status = diff_run(file[0], file[1], &o, &diff, err);
 	report.seconds = progress_now() - start;
 	if (status == PLUMB_OK) {
-		golden_report_facts(&report, a, b);
+		golden_report_facts(&report, file[0], file[1]);
 		if (!c->json || strcmp(c->json, "-") != 0)
 			golden_report_print(&report);
 		if (c->json)
@@ -92,8 +95,8 @@ static int compare(const struct diff_command *c, const char *const path[2], stru
 	}
 	diff_free(&diff);
 	plumb_tolerances_free(tolerances);
-	plumb_h5_close(b);
-	plumb_h5_close(a);
+	plumb_h5_close(file[1]);
+	plumb_h5_close(file[0]);
 	return status;
 }
 

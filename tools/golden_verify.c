@@ -14,6 +14,7 @@
 #include "tools/output.h"
 #include "tools/progress.h"
 #include "tools/shard.h"
+#include "tools/tolerances.h"
 
 struct verify_command {
 	struct set_options set;
@@ -448,8 +449,10 @@ static int verify(const struct verify_command *c, const char *path, struct plumb
 
 	if (status == PLUMB_OK)
 		status = plumb_golden_open(path, &v.golden, err);
-	if (status == PLUMB_OK)
-		status = plumb_tolerances_read(c->tolerances, &v.tolerances, err);
+	if (status == PLUMB_OK) {
+		struct plumb_h5 *const file = plumb_golden_file(v.golden);
+		status = tolerances_open(c->tolerances, &file, 1, "golden verify", &v.tolerances, err);
+	}
 	if (status == PLUMB_OK)
 		status = check_sums(&v, err);
 	if (status == PLUMB_OK && !c->checksums)
