@@ -309,6 +309,90 @@ START_TEST(wrong_values)
 }
 END_TEST
 
+/* Every output of every command. */
+static const struct output {
+	const char *words, *option;
+} outputs[] = {
+	{"check " TINY " --checkpoint " CHECKPOINT, "--json"},
+	{"check " TINY " --checkpoint " CHECKPOINT, "--junit"},
+	{"check " TINY " --checkpoint " CHECKPOINT, "--tap"},
+	{"check " TINY " --checkpoint " CHECKPOINT, "--html"},
+	{"bisect " TINY " --checkpoint " CHECKPOINT " --set opt", "--json"},
+	{"bisect " TINY " --checkpoint " CHECKPOINT " --set opt", "--html"},
+	{"bisect " TINY " --checkpoint " CHECKPOINT " --set opt", "--case"},
+	{"replay " CASE, "--json"},
+	{"test", "--json"},
+	{"test", "--html"},
+	{"run --checkpoint " CHECKPOINT " --tokens 1 --steps 4000", "--json"},
+	{"run --checkpoint " CHECKPOINT " --tokens 1 --steps 4000", "--digests"},
+	{"bench", "--json"},
+	{"bench", "--html"},
+	{"golden make --checkpoint " CHECKPOINT " --tokens 1 --steps 4000 --", "OUT"},
+	{"golden verify " TINY " --checkpoint " CHECKPOINT, "--json"},
+	{"golden verify " TINY " --checkpoint " CHECKPOINT, "--keep"},
+	{"golden diff " TINY " " TINY, "--json"},
+	{"drift", "--json"},
+	{"faults", "--json"},
+	{"faults", "--html"},
+	{"merge x.json", "--json"},
+	{"merge x.json", "--junit"},
+	{"merge x.json", "--tap"},
+	{"merge x.json", "--html"},
+};
+enum { OUTPUTS = sizeof outputs / sizeof outputs[0] };
+
+/* What cannot be written is refused before the work, which would take minutes in some of these, and nothing is left behind. */
+START_TEST(outputs_are_tried)
+{
+	const struct output *o = &outputs[_i];
+	const bool operand = o->option[0] != '-';
+	const char *option = operand ? "" : o->option;
+	char name[300], said[64];
+
+	memset(name, 'n', sizeof name);
+	name[sizeof name - 1] = '\0';
+	snprintf(said, sizeof said, "%s ", o->option);
+	program(&r, dir, "%s %s /proc/x", o->words, option); /* a folder that nobody makes files in, root neither */
+	program_expect_bad(&r, said, "/proc/x: cannot write: ");
+	program(&r, dir, "%s %s '%s/%s'", o->words, option, dir, name);
+	program_expect_bad(&r, said, ": cannot write: File name too long");
+	program(&r, dir, "%s %s '%s/none/x'", o->words, option, dir);
+	program_expect_bad(&r, said, "none/x: cannot write: no such folder");
+	program(&r, dir, "%s %s '%s'", o->words, option, dir);
+	program_expect_bad(&r, said, "cannot write: it is a folder");
+	if (operand || strcmp(o->option, "--case") == 0 || strcmp(o->option, "--keep") == 0) { /* HDF5 */
+		program(&r, dir, "%s %s /dev/null", o->words, option);
+		program_expect_bad(&r, said, "expected a regular file");
+		program(&r, dir, "%s %s -", o->words, option);
+		program_expect_bad(&r, said, "expected a regular file");
+	}
+}
+END_TEST
+
+/* What was tried is not there afterwards, or as it was. */
+START_TEST(nothing_is_left_behind)
+{
+	char *text;
+	size_t size;
+
+	for (int there = 0; there < 2; there++) {
+		char path[SCRATCH_PATH];
+		if (there)
+			scratch_write(dir, "x.json", "old", 3);
+		scratch_path(path, dir, "x.json");
+		program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " --json '%s' --html /proc/x", path);
+		program_expect_bad(&r, "--html", "cannot write");
+		program(&r, dir, "--version >/dev/null; ls '%s'", dir);
+		ck_assert_str_eq(r.out, there ? "err\nout\nx.json\n" : "err\nout\n");
+		if (there) {
+			text = scratch_read(path, &size);
+			ck_assert_str_eq(text, "old");
+			free(text);
+		}
+	}
+}
+END_TEST
+
 /* A run that fails leaves nothing on standard output, not even an empty line. */
 START_TEST(failed_run_prints_nothing)
 {
@@ -384,6 +468,8 @@ int main(void)
 	tcase_add_loop_test(t, common_options, 0, COMMANDS);
 	tcase_add_test(t, did_you_mean);
 	tcase_add_test(t, wrong_values);
+	tcase_add_loop_test(t, outputs_are_tried, 0, OUTPUTS);
+	tcase_add_test(t, nothing_is_left_behind);
 	tcase_add_test(t, quiet);
 	tcase_add_test(t, verbose);
 	tcase_add_test(t, colour);

@@ -71,11 +71,13 @@ static int compare(const struct diff_command *c, const char *const path[2], stru
 		.verbose = output_verbosity() > 0,
 		.quiet = output_quiet(),
 	};
+	const struct output_path out = {"--json", c->json};
+	const char *const input[] = {path[0], path[1], c->tolerances};
 	double start = progress_now();
 	int status = rule_of(c, &o, demand, err);
 
-	for (int i = 0; i < 2 && status == PLUMB_OK; i++)
-		status = output_refuse("--json", c->json, path[i], NULL, err);
+	if (status == PLUMB_OK)
+		status = output_paths(&out, 1, input, 3, NULL, err);
 	for (int i = 0; i < 2 && status == PLUMB_OK; i++)
 		status = plumb_h5_open(path[i], &file[i], err);
 	if (status == PLUMB_OK && c->tolerances)

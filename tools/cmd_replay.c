@@ -333,8 +333,9 @@ static int run(int argc, char **argv)
 					     : "--scan");
 	if (status == PLUMB_OK && c.repeat < 1)
 		status = plumb_fail(&err, PLUMB_BAD_INPUT, "--repeat is 0, expected 1 or more");
-	for (int i = 0; i < c.cases && status == PLUMB_OK; i++)
-		status = output_refuse("--json", c.json, c.path[i], NULL, &err);
+	const struct output_path out = {"--json", c.json};
+	if (status == PLUMB_OK)
+		status = output_paths(&out, 1, c.path, c.cases, NULL, &err);
 	if (status != PLUMB_OK) {
 		fprintf(stderr, "plumb replay: %s\n", err.text);
 		return status;

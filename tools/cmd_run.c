@@ -305,6 +305,7 @@ static int take_expected(struct run_command *c, struct run *r, struct plumb_erro
 static int read_options(struct run_command *c, struct run *r, struct plumb_decoder_options *o, struct plumb_error *err)
 {
 	const struct output_path out[] = {{"--digests", c->digests}, {"--json", c->json}};
+	const char *const input[] = {c->expect, c->set.profile};
 	int status = PLUMB_OK;
 
 	if (c->expect)
@@ -320,7 +321,7 @@ static int read_options(struct run_command *c, struct run *r, struct plumb_decod
 	if (status == PLUMB_OK && r->prompts < 1)
 		status = plumb_fail(err, PLUMB_BAD_INPUT, "the prompt is empty, expected at least one token");
 	if (status == PLUMB_OK)
-		status = output_paths(out, 2, c->expect, c->set.checkpoint, err);
+		status = output_paths(out, 2, input, 2, c->set.checkpoint, err);
 	if (status == PLUMB_OK)
 		status = options_policy(&c->set, &o->policy, err);
 	if (status == PLUMB_OK)

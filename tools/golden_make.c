@@ -133,11 +133,11 @@ static int find_choice(struct making *m, struct plumb_error *err)
 /* Before the work: where the file goes. */
 static int check_out(const struct make_command *c, const char *out, struct plumb_error *err)
 {
-	int status = output_refuse("OUT", out, c->prompt_from ? c->prompt_from : "/", c->set.checkpoint, err);
+	const struct output_path path = {"OUT", out};
+	const char *const input[] = {c->prompt_from, c->set.profile};
+	int status = output_hdf5(path.option, path.path, err);
 
-	if (status == PLUMB_OK && strcmp(out, "-") == 0)
-		status = plumb_fail(err, PLUMB_BAD_INPUT, "OUT is '-', expected a file: HDF5 is not written to a pipe");
-	return status;
+	return status == PLUMB_OK ? output_paths(&path, 1, input, 2, c->set.checkpoint, err) : status;
 }
 
 static int prepare(struct making *m, struct plumb_error *err)

@@ -445,8 +445,11 @@ static int verify(const struct verify_command *c, const char *path, struct plumb
 	struct verifying v = {.c = c, .path = path};
 	double start = progress_now();
 	const struct output_path out[] = {{"--json", c->json}, {"--keep", c->keep}};
-	int status = output_paths(out, 2, path, c->set.checkpoint, err);
+	const char *const input[] = {path, c->tolerances, c->set.profile};
+	int status = output_hdf5("--keep", c->keep, err);
 
+	if (status == PLUMB_OK)
+		status = output_paths(out, 2, input, 3, c->set.checkpoint, err);
 	if (status == PLUMB_OK)
 		status = plumb_golden_open(path, &v.golden, err);
 	if (status == PLUMB_OK) {

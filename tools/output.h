@@ -13,15 +13,18 @@
  * output. Errors: PLUMB_BAD_INPUT naming the path and the system's reason; nothing is left behind. */
 int output_file(const char *path, const char *text, size_t size, struct plumb_error *err);
 
-/* Before the work: refuse a report path that cannot be written to, is the input file, or lies in the input folder.
- * option: its name, for the message. path NULL: not asked for. folder may be NULL. */
-int output_refuse(const char *option, const char *path, const char *input, const char *folder, struct plumb_error *err);
-
-/* The same for all that a command writes, and no two of them may be one file; standard output is one too. */
+/* Before the work: refuse what a command is to write when it cannot be written to (tried, nothing is left behind), is one of the
+ * inputs, or lies in the input folder; and no two may be one file. Standard output is a file too.
+ * out[].option: its name, for the message; path NULL: not asked for. input: inputs files, any of them may be NULL. folder may be
+ * NULL. */
 struct output_path {
 	const char *option, *path;
 };
-int output_paths(const struct output_path *out, int outs, const char *input, const char *folder, struct plumb_error *err);
+int output_paths(const struct output_path *out, int outs, const char *const *input, int inputs, const char *folder,
+	struct plumb_error *err);
+
+/* Before that, of an output that is HDF5 (path NULL: not asked for): neither standard output, nor a terminal, a device, a FIFO. */
+int output_hdf5(const char *option, const char *path, struct plumb_error *err);
 
 /* First and last thing of the program. end: the exit status, or PLUMB_BAD_INPUT when standard output could not be written. */
 void output_begin(void);
