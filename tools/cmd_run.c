@@ -130,9 +130,10 @@ static int decode(struct run *r, struct plumb_error *err)
 		if (status != PLUMB_OK)
 			break;
 		progress_end(&r->progress);
-		if (prints_tokens(c))
+		if (prints_tokens(c)) {
 			printf("%s%d", i ? "," : "", next);
-		fflush(stdout);
+			output_line();
+		}
 		r->token[r->tokens++] = next;
 		if ((c->stop_at_eos && next == eos) || i + 1 == c->steps)
 			break;
@@ -142,14 +143,14 @@ static int decode(struct run *r, struct plumb_error *err)
 		if (nan < 0)
 			status = PLUMB_BAD_INPUT;
 		else if (nan > 0 && nan < vocab)
-			fprintf(stderr, "plumb run: %lld of %lld logits after token %lld are NaN\n", (long long)nan,
-				(long long)vocab, (long long)(r->prompts + i));
+			fprintf(stderr, "%splumb run: %lld of %lld logits after token %lld are NaN\n",
+				output_line_shared() ? "\n" : "", (long long)nan, (long long)vocab,
+				(long long)(r->prompts + i));
 		progress_step(&r->progress, r->done, r->prompts + c->steps, "token");
 	}
 	progress_end(&r->progress);
 	r->seconds = progress_now() - start;
-	if (r->tokens > 0 && prints_tokens(c))
-		printf("\n");
+	output_line_end();
 	return status;
 }
 

@@ -16,6 +16,7 @@
 enum { COLUMNS_LEAST = 40 }; /* a narrower terminal breaks lines by itself */
 
 static bool colour;
+static int32_t line_here, *line = &line_here; /* whether a line is growing */
 static struct {
 	bool quiet;
 	int verbosity;
@@ -240,6 +241,37 @@ void output_begin(void)
 		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) != fd)
 			_exit(PLUMB_BAD_INPUT);
 	signal(SIGXFSZ, SIG_IGN); /* a file size limit is then an error of write(), with its cleaning up */
+}
+
+void output_line(void)
+{
+	fflush(stdout);
+	*line = 1;
+}
+
+void output_line_end(void)
+{
+	if (!*line)
+		return;
+	putchar('\n');
+	fflush(stdout);
+	*line = 0;
+}
+
+bool output_line_shared(void)
+{
+	struct stat out, err;
+
+	return *line && fstat(fileno(stdout), &out) == 0 && fstat(STDERR_FILENO, &err) == 0 && out.st_dev == err.st_dev &&
+	       out.st_ino == err.st_ino;
+}
+
+void output_line_at(int32_t *place)
+{
+	int32_t *other = place ? place : &line_here;
+
+	*other = *line;
+	line = other;
 }
 
 int output_end(int status)

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "core/status.h"
 
@@ -29,6 +30,15 @@ int output_hdf5(const char *option, const char *path, struct plumb_error *err);
 /* First and last thing of the program. end: the exit status, or PLUMB_BAD_INPUT when standard output could not be written. */
 void output_begin(void);
 int output_end(int status);
+
+/* A line of standard output that grows, such as tokens as they are decoded. output_line: a piece of it was printed, which goes out
+ * at once; output_line_end: end it, if there is one; output_line_shared: there is one, and standard error goes to the same terminal
+ * or file, so that what is told now would stand in it. output_line_at: keep what is known of it at place, which two processes may
+ * share; NULL: here again. */
+void output_line(void);
+void output_line_end(void);
+bool output_line_shared(void);
+void output_line_at(int32_t *place);
 
 /* What --quiet, --verbose and --color say, the same in every command. quiet: the verdict line (or, where there is none, the
  * result) and nothing else; errors are told all the same. verbosity: how often --verbose was given. */
