@@ -16,6 +16,9 @@
 #define CHECKPOINT PLUMB_GOLDEN_DIR "/tiny/checkpoint"
 #define CASE PLUMB_GOLDEN_DIR "/cases/argmax.h5"
 
+#define EXIT_STATUS                                                                                                        \
+	"\nexit status:\n  0  within tolerance\n  1  a mismatch\n  2  wrong usage or bad input\n  3  no such device\n"
+
 static char dir[SCRATCH_PATH];
 static struct program_result r;
 
@@ -89,9 +92,7 @@ END_TEST
 START_TEST(help_of)
 {
 	static const char *const parts[] = {"usage: plumb ", "\nfor every command:\n", "  -q, --quiet ", "  -v, --verbose ",
-		"  --color auto|always|never", "  --no-color ", "  -h, --help ", "\nexamples:\n  ",
-		"\nexit status:\n  0  within tolerance\n  1  a mismatch\n  2  wrong usage or bad input\n  3  no such "
-		"device\n"};
+		"  --color auto|always|never", "  --no-color ", "  -h, --help ", "\nexamples:\n  ", EXIT_STATUS};
 
 	program(&r, dir, "%s --help", commands[_i]);
 	program_expect(&r, 0);
@@ -119,9 +120,11 @@ START_TEST(help_of_all)
 	program(&r, dir, "help check");
 	program_expect(&r, 0);
 	ck_assert_ptr_nonnull(strstr(r.out, "usage: plumb check "));
+	ck_assert_ptr_nonnull(strstr(r.out, EXIT_STATUS));
 	program(&r, dir, "golden --help");
 	program_expect(&r, 0);
 	ck_assert_ptr_nonnull(strstr(r.out, "golden verify"));
+	ck_assert_ptr_nonnull(strstr(r.out, EXIT_STATUS));
 	program(&r, dir, "help chekc");
 	program_expect_bad(&r, "chekc", "did you mean 'check'");
 }
@@ -236,6 +239,10 @@ START_TEST(verbose)
 	program_expect(&r, 0);
 	ck_assert_str_eq(r.out, "241,156,195\n");
 	ck_assert_ptr_nonnull(strstr(r.err, "runs        set ref, mode oracle"));
+	ck_assert_ptr_null(strstr(r.err, "config "));
+	program(&r, dir, "run --checkpoint " PLUMB_GOLDEN_DIR "/tiny-fp8/checkpoint --tokens 5 --steps 1 -v");
+	program_expect(&r, 0);
+	ck_assert_ptr_nonnull(strstr(r.err, "config      absent, so by default: norm_topk_prob true, seed 1234\n"));
 }
 END_TEST
 

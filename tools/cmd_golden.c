@@ -5,6 +5,7 @@
 
 #include "tools/commands.h"
 #include "tools/golden.h"
+#include "tools/help.h"
 #include "tools/text.h"
 
 static const struct command *const parts[] = {&command_golden_make, &command_golden_verify, &command_golden_diff, NULL};
@@ -15,6 +16,7 @@ static void usage(FILE *f)
 	for (int i = 0; parts[i]; i++)
 		fprintf(f, "  %-14s %s\n", parts[i]->name, parts[i]->brief);
 	fprintf(f, "\n'plumb golden make --help' explains one, with examples.\n");
+	help_print_exit(f);
 }
 
 static int run(int argc, char **argv)

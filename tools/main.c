@@ -47,10 +47,8 @@ static void usage(FILE *f)
 		   "  plumb check golden/tiny/tiny.h5 --checkpoint golden/tiny/checkpoint\n"
 		   "  plumb check golden/tiny/tiny.h5 --checkpoint golden/tiny/checkpoint --op attn_gate=./mine.so\n"
 		   "  plumb bisect golden/tiny/tiny.h5 --checkpoint golden/tiny/checkpoint --op all=./mine.so --case "
-		   "wrong.h5\n\n"
-		   "exit status:\n");
-	for (int i = 0; i < 4; i++)
-		fprintf(f, "  %d  %s\n", i, help_exit[i]);
+		   "wrong.h5\n");
+	help_print_exit(f);
 }
 
 /* The library is built for CPUs with AVX2 and FMA; say so instead of dying of an illegal instruction. */
