@@ -500,6 +500,9 @@ START_TEST(refusals)
 		{"replay " TINY " --policy f32", "has its own"},
 		{"replay " TINY " --kv-format f32", "has its own"},
 		{"replay " TINY " --profile x", "has its own"},
+		{"replay " PLUMB_GOLDEN_DIR "/cases/argmax.h5 --op embed=opt", "nothing of it was run"},
+		{"replay " PLUMB_GOLDEN_DIR "/cases/argmax.h5 --op all='" PLUMB_USER_DIR "/gate.so'",
+			"nothing of it was run"},
 	};
 	struct dirent *e;
 	struct result r;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What a terminal shows: help of every command from its table of options, words that were meant, --quiet, --verbose, --color and
  * COLUMNS, which mean the same everywhere; and the text functions behind them. */
+#include <cJSON.h>
 #include <check.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -23,7 +24,7 @@ static char dir[SCRATCH_PATH];
 static struct program_result r;
 
 static const char *const commands[] = {"check", "bisect", "replay", "test", "run", "bench", "golden make", "golden verify",
-	"golden diff", "drift", "list", "new-kernel", "merge", "completion", "man"};
+	"golden diff", "drift", "faults", "list", "new-kernel", "merge", "completion", "man"};
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
 
 /* ---- text ---- */
@@ -125,6 +126,12 @@ START_TEST(help_of_all)
 	program_expect(&r, 0);
 	ck_assert_ptr_nonnull(strstr(r.out, "golden verify"));
 	ck_assert_ptr_nonnull(strstr(r.out, EXIT_STATUS));
+	program(&r, dir, "help golden make");
+	program_expect(&r, 0);
+	ck_assert_ptr_nonnull(strstr(r.out, "usage: plumb golden make "));
+	program(&r, dir, "help help");
+	program_expect(&r, 0);
+	ck_assert_ptr_nonnull(strstr(r.out, "usage: plumb COMMAND "));
 	program(&r, dir, "help chekc");
 	program_expect_bad(&r, "chekc", "did you mean 'check'");
 }
@@ -162,6 +169,8 @@ START_TEST(did_you_mean)
 		{"check --chekpoint x", "--chekpoint", "'--checkpoint'"},
 		{"check --opp=x", "--opp", "'--op'"},
 		{"bench --op gdn_cnov", "gdn_cnov", "'gdn_conv'"},
+		{"faults --op gdn_cnov", "gdn_cnov", "'gdn_conv'"},
+		{"bisect " TINY " --checkpoint " CHECKPOINT " --set opt --call gdn_cnov", "gdn_cnov", "'gdn_conv'"},
 		{"list tolerence", "tolerence", "'tolerances'"},
 		{"list gdn_recurrense", "gdn_recurrense", "'gdn_recurrence'"},
 		{"list servd", "servd", "'served'"},
@@ -301,6 +310,7 @@ START_TEST(wrong_values)
 	static const char *const wrong[][3] = {
 		{"--checkpoint ''", "--checkpoint is empty", "expected DIR"},
 		{"--op ''", "--op is empty", "expected NAME[@A-B]=ref|opt|FILE.so"},
+		{"--op all=ref", "--op all is 'ref'", "expected the path of a shared object"},
 		{"--json=", "--json is empty", "expected FILE"},
 		{"--threads ''", "--threads is empty", "expected N"},
 		{"--threads -1", "--threads is '-1'", "expected a whole number in 0..9223372036854775807"},
@@ -400,6 +410,32 @@ START_TEST(nothing_is_left_behind)
 }
 END_TEST
 
+/* Both files of a new kernel, or none. */
+START_TEST(new_kernel_is_whole)
+{
+	scratch_write(dir, "CMakeLists.txt", "mine", 4);
+	program(&r, dir, "new-kernel embed '%s'", dir);
+	program_expect_bad(&r, "CMakeLists.txt is there already", "not written over");
+	program(&r, dir, "--version >/dev/null; ls '%s'", dir);
+	ck_assert_str_eq(r.out, "CMakeLists.txt\nerr\nout\n");
+}
+END_TEST
+
+/* A report on standard output stands there alone. */
+START_TEST(run_reports_on_standard_output)
+{
+	static const char *const reports[] = {"--json -", "--digests -", "--digest --json -"};
+
+	for (size_t i = 0; i < sizeof reports / sizeof reports[0]; i++) {
+		program(&r, dir, "run --checkpoint " CHECKPOINT " --tokens 5,17,42 --steps 3 %s", reports[i]);
+		program_expect(&r, 0);
+		cJSON *tree = cJSON_ParseWithOpts(r.out, NULL, true);
+		ck_assert_msg(cJSON_GetArraySize(cJSON_GetObjectItem(tree, "tokens")) == 3, "%s: %s", reports[i], r.out);
+		cJSON_Delete(tree);
+	}
+}
+END_TEST
+
 /* A run that fails leaves nothing on standard output, not even an empty line. */
 START_TEST(failed_run_prints_nothing)
 {
@@ -481,6 +517,8 @@ int main(void)
 	tcase_add_test(t, verbose);
 	tcase_add_test(t, colour);
 	tcase_add_test(t, columns);
+	tcase_add_test(t, new_kernel_is_whole);
+	tcase_add_test(t, run_reports_on_standard_output);
 	tcase_add_test(t, failed_run_prints_nothing);
 	tcase_add_test(t, list_shows_everything);
 	return suite_run(s);

@@ -41,19 +41,17 @@ static int read_contexts(const char *text, struct bench_options *o, struct plumb
 
 static int read_ops(const struct option_list *list, struct bench_options *o, struct plumb_error *err)
 {
-	char meant[TEXT_NEAREST];
+	int status = PLUMB_OK;
 
 	for (int i = 0; i < PLUMB_OP_COUNT; i++)
 		o->op[i] = list->count == 0;
-	for (int i = 0; i < list->count; i++) {
-		const enum plumb_op op = plumb_op_find(list->item[i]);
-		if (op == PLUMB_OP_COUNT)
-			return plumb_fail(err, PLUMB_BAD_INPUT,
-				"--op names '%.80s', which is no op%s; 'plumb list ops' shows them", list->item[i],
-				text_op_meant(list->item[i], meant));
-		o->op[op] = true;
+	for (int i = 0; i < list->count && status == PLUMB_OK; i++) {
+		enum plumb_op op;
+		status = text_op("--op", list->item[i], &op, err);
+		if (status == PLUMB_OK)
+			o->op[op] = true;
 	}
-	return PLUMB_OK;
+	return status;
 }
 
 /* What is left open: the optimised set, on a GPU where this build has one, the release's sizes there and small ones on a

@@ -131,17 +131,14 @@ static bool number_behind(char mark, const char **text, long long *out)
 /* --call NAME[@LAYER][:POSITION]: a call whose case is written, right or wrong. */
 static int parse_call(const struct bisect_command *c, struct bisect_options *o, struct plumb_error *err)
 {
-	char name[64], meant[TEXT_NEAREST];
+	char name[64];
 	size_t length = strcspn(c->call, "@:");
 	const char *rest = c->call + length;
 	long long layer = -1, position = -1;
 
 	snprintf(name, sizeof name, "%.*s", (int)length, c->call);
-	o->wanted_op = plumb_op_find(name);
-	if (o->wanted_op == PLUMB_OP_COUNT)
-		return plumb_fail(err, PLUMB_BAD_INPUT,
-			"--call names '%.60s', which is no op%s; 'plumb list ops' shows them", name,
-			text_op_meant(name, meant));
+	if (text_op("--call", name, &o->wanted_op, err) != PLUMB_OK)
+		return PLUMB_BAD_INPUT;
 	if (!number_behind('@', &rest, &layer) || !number_behind(':', &rest, &position) || *rest != '\0')
 		return plumb_fail(err, PLUMB_BAD_INPUT, "--call is '%.80s', expected NAME[@LAYER][:POSITION]", c->call);
 	o->wanted = true;

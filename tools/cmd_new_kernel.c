@@ -213,19 +213,34 @@ static int write_cmake(const struct new_kernel *c, struct text *t, struct plumb_
 	return PLUMB_OK;
 }
 
-/* One file, which must not be there yet. */
+static int path_of(const struct new_kernel *c, const char *name, char path[4096], struct plumb_error *err)
+{
+	if (snprintf(path, 4096, "%s/%s", c->dir, name) >= 4096)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "%.200s...: the path is too long", c->dir);
+	return PLUMB_OK;
+}
+
+/* Before the first file is written: is this one there already? */
+static int is_new(const struct new_kernel *c, const char *name, struct plumb_error *err)
+{
+	char path[4096];
+	struct stat st;
+	int status = path_of(c, name, path, err);
+
+	if (status == PLUMB_OK && lstat(path, &st) == 0)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "%s is there already, and is not written over", path);
+	return status;
+}
+
 static int write_file(const struct new_kernel *c, const char *name,
 	int (*fn)(const struct new_kernel *, struct text *, struct plumb_error *), struct text *t, struct plumb_error *err)
 {
 	char path[4096], *text = NULL;
 	size_t size = 0;
-	struct stat st;
-	int status;
+	int status = path_of(c, name, path, err);
 
-	if ((size_t)snprintf(path, sizeof path, "%s/%s", c->dir, name) >= sizeof path)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "%.200s...: the path is too long", c->dir);
-	if (lstat(path, &st) == 0)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "%s is there already, and is not written over", path);
+	if (status != PLUMB_OK)
+		return status;
 	t->f = open_memstream(&text, &size);
 	if (!t->f)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for %s", path);
@@ -350,6 +365,10 @@ static int run(int argc, char **argv)
 	if (status == PLUMB_OK && mkdir(c.dir, 0777) != 0 && errno != EEXIST)
 		status = plumb_fail(&err, PLUMB_BAD_INPUT, "%s: cannot make the folder: %s", c.dir, strerror(errno));
 	snprintf(source, sizeof source, "%s.%s", c.symbol, c.cuda ? "cu" : "c");
+	if (status == PLUMB_OK)
+		status = is_new(&c, source, &err);
+	if (status == PLUMB_OK)
+		status = is_new(&c, "CMakeLists.txt", &err);
 	if (status == PLUMB_OK)
 		status = write_file(&c, source, write_source, &t, &err);
 	if (status == PLUMB_OK)

@@ -103,10 +103,16 @@ static int feed_prompt(struct run *r, struct plumb_error *err)
 	return status;
 }
 
+/* Whether standard output is for people, and not one of the files. */
+static bool is_loud(const struct run_command *c)
+{
+	return !(c->json && strcmp(c->json, "-") == 0) && !(c->digests && strcmp(c->digests, "-") == 0);
+}
+
 /* With --quiet the verdict of a comparison is all that is asked for. */
 static bool prints_tokens(const struct run_command *c)
 {
-	return !(output_quiet() && c->expect);
+	return is_loud(c) && !(output_quiet() && c->expect);
 }
 
 /* Decode greedily after the prompt and print the ids in one line, with commas between. */
@@ -247,7 +253,7 @@ static int finish(struct run *r, cJSON *list, struct plumb_error *err)
 
 	r->facts.token = r->token;
 	r->facts.tokens = r->tokens;
-	if (c->digest)
+	if (c->digest && is_loud(c))
 		print_digests(r);
 	if (c->digests)
 		status = run_digests_write(c->digests, &r->digests, r->done, &r->facts, err);
@@ -255,7 +261,7 @@ static int finish(struct run *r, cJSON *list, struct plumb_error *err)
 		cJSON_AddItemToArray(list, json = json_of(r));
 	if (c->expect && status == PLUMB_OK) {
 		status = run_expected_compare(&r->expected, c->expect, &r->digests, r->done, &r->facts, err);
-		if (status == PLUMB_OK)
+		if (status == PLUMB_OK && is_loud(c))
 			printf("%spass%s  as expected: %lld tokens, %d layers, total %s\n", output_good(), output_plain(),
 				(long long)r->done, r->digests.layers, r->expected.total);
 		else if (status == PLUMB_MISMATCH && json)

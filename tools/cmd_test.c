@@ -71,7 +71,6 @@ static int take_seat(struct test_command *c, const char *text, struct plumb_erro
 	const char *equals = strchr(text, '=');
 	bool offered[PLUMB_OP_COUNT];
 	char name[128];
-	char meant[TEXT_NEAREST];
 	int status;
 
 	if (!equals || strchr(text, '@'))
@@ -83,9 +82,8 @@ static int take_seat(struct test_command *c, const char *text, struct plumb_erro
 			"--op names '%s': plumb test runs single ops. Of several: plumb bisect --synthetic small "
 			"--tokens 5,17,42,3,99,7,23 --op '%.200s' (odd sizes), and plumb check",
 			name, text);
-	if (op == PLUMB_OP_COUNT && strcmp(name, "all") != 0)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "--op names '%s', which is no op%s; 'plumb list ops' shows them",
-			name, text_op_meant(name, meant));
+	if (strcmp(name, "all") != 0 && text_op("--op", name, &op, err) != PLUMB_OK)
+		return PLUMB_BAD_INPUT;
 	status = trial_suite_offers(equals + 1, offered, err);
 	if (status != PLUMB_OK)
 		return status;

@@ -71,18 +71,17 @@ static int dispatch(int argc, char **argv)
 		fprintf(stderr, "plumb: this CPU has no AVX2 and FMA, which this build needs\n");
 		return PLUMB_BAD_INPUT;
 	}
-	if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
-		(argc == 2 && strcmp(argv[1], "help") == 0)) {
+	if (argc > 2 && strcmp(argv[1], "help") == 0) { /* plumb help golden make: plumb golden make --help */
+		memmove(&argv[1], &argv[2], (size_t)(argc - 2) * sizeof *argv);
+		argv[argc - 1] = help;
+	}
+	if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
 		usage(argc < 2 ? stderr : stdout);
 		return argc < 2 ? PLUMB_BAD_INPUT : PLUMB_OK;
 	}
 	if (strcmp(argv[1], "--version") == 0) {
 		printf("plumb " PLUMB_VERSION "\n");
 		return PLUMB_OK;
-	}
-	if (strcmp(argv[1], "help") == 0 && argc == 3) { /* plumb help check: plumb check --help */
-		argv[1] = argv[2];
-		argv[2] = help;
 	}
 	near.word = argv[1];
 	for (int i = 0; commands[i]; i++) {

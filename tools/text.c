@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "core/op.h"
 #include "core/spelling.h"
 
 void text_fill(FILE *f, const char *text, int at, int indent, int width)
@@ -68,4 +67,15 @@ const char *text_op_meant(const char *word, char text[TEXT_NEAREST])
 	for (int i = 0; i < PLUMB_OP_COUNT; i++)
 		text_nearest(&near, plumb_ops[i].name);
 	return text_did_you_mean(&near, text);
+}
+
+int text_op(const char *option, const char *name, enum plumb_op *out, struct plumb_error *err)
+{
+	char meant[TEXT_NEAREST];
+
+	*out = plumb_op_find(name);
+	if (*out == PLUMB_OP_COUNT)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "%s names '%.80s', which is no op%s; 'plumb list ops' shows them",
+			option, name, text_op_meant(name, meant));
+	return PLUMB_OK;
 }
