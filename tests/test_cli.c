@@ -521,6 +521,27 @@ START_TEST(report_paths)
 	program_expect_line(&r, "--json and --junit", "");
 	program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " --json ''");
 	program_expect_line(&r, "--json", "empty");
+	/* inputs of every kind */
+	static const char *const inputs[] = {"--tolerances", "--profile", "--op attn_gate="};
+	scratch_write(dir, "in.so", "mine", 4);
+	for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++) {
+		const char *space = strchr(inputs[i], '=') ? "" : " ";
+		program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " %s%s'%s/in.so' --tap '%s/in.so'", inputs[i],
+			space, dir, dir);
+		program_expect_bad(&r, "--tap ", "in.so would overwrite the input ");
+	}
+	program(&r, dir, "test --op argmax='%s/in.so' --json '%s/in.so'", dir, dir);
+	program_expect_bad(&r, "--json ", "in.so would overwrite the input ");
+	ck_assert_int_eq(stat(scratch_path(path, dir, "in.so"), &after), 0);
+	ck_assert_int_eq(after.st_size, 4);
+	/* a link to nothing, and to itself */
+	for (int loop = 0; loop < 2; loop++) {
+		scratch_path(path, dir, loop ? "loop" : "link");
+		ck_assert_int_eq(symlink(loop ? "loop" : "nowhere", path), 0);
+		program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " --json '%s'", path);
+		program_expect_bad(&r, "--json ", loop ? "Too many levels" : "cannot write: No such file");
+		ck_assert(lstat(path, &after) == 0 && S_ISLNK(after.st_mode));
+	}
 	static const char *const one_file[][2] = {
 		{"run --checkpoint " CHECKPOINT " --tokens 1 --steps 2 --digests x.json --json x.json",
 			"--digests and --json"},

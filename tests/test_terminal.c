@@ -181,6 +181,10 @@ START_TEST(did_you_mean)
 		program_expect_bad(&r, typed[i][1], typed[i][2]);
 		ck_assert_ptr_nonnull(strstr(r.err, "did you mean"));
 	}
+	program(&r, dir, "\"$(printf 'a\\033[31m\\nb')\""); /* a word is shown without what it could do to a terminal */
+	program_expect_bad(&r, "unknown command 'a?[31m?b'", "lists them");
+	program(&r, dir, "golden \"$(printf 'a\\033[31m\\nb')\"");
+	program_expect_bad(&r, "unknown command 'a?[31m?b'", "make, verify or diff");
 	program(&r, dir, "check --zzzzzzz");
 	program_expect_bad(&r, "--zzzzzzz", "lists them");
 	ck_assert_ptr_null(strstr(r.err, "did you mean"));
@@ -439,6 +443,8 @@ END_TEST
 /* A run that fails leaves nothing on standard output, not even an empty line. */
 START_TEST(failed_run_prints_nothing)
 {
+	program(&r, dir, "run --synthetic tiny --tokens \"$(yes 1 | head -n 2000 | paste -sd,)\"");
+	program_expect_bad(&r, "plumb run: 2000 tokens, expected at most 1024", "max_position_embeddings");
 	program(&r, dir, "run --checkpoint " CHECKPOINT " --tokens 5,99999 --steps 3");
 	program_expect_bad(&r, "99999", "vocab_size");
 }

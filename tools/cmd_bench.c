@@ -88,6 +88,7 @@ static int read_words(const struct words *w, struct bench_options *o, struct plu
 	const struct output_path out[] = {{"--json", o->json}, {"--html", o->html}};
 	struct set_options *s = &o->set;
 	const char *const input[] = {o->compare, s->profile};
+	const struct output_inputs in = {input, 2, NULL, s->checkpoint};
 	int status;
 
 	complete(s);
@@ -115,7 +116,7 @@ static int read_words(const struct words *w, struct bench_options *o, struct plu
 	if (status == PLUMB_OK)
 		bench_share(o);
 	if (status == PLUMB_OK)
-		status = output_paths(out, 2, input, 2, s->checkpoint, err);
+		status = output_paths(out, 2, &in, err);
 	if (status == PLUMB_OK)
 		status = options_policy(s, &o->decoder.policy, err);
 	if (status == PLUMB_OK)

@@ -641,10 +641,11 @@ static int run(int argc, char **argv)
 			command_bisect.usage);
 	const struct output_path out[] = {{"--json", c.json}, {"--html", c.html}, {"--case", c.case_path}};
 	const char *const input[] = {c.golden, c.tolerances, c.set.profile};
+	const struct output_inputs in = {input, 3, &c.set.op, c.set.checkpoint};
 	if (status == PLUMB_OK)
 		status = output_hdf5("--case", c.case_path, &err);
 	if (status == PLUMB_OK)
-		status = output_paths(out, 3, input, 3, c.set.checkpoint, &err);
+		status = output_paths(out, 3, &in, &err);
 	keep_command(&c, argc, argv);
 	origin_begin(&c.origin, argc, argv, c.date);
 	c.mark = mmap(NULL, sizeof *c.mark, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -45,8 +45,9 @@ static int report_paths(const struct check_command *c, const char *golden, struc
 	const struct output_path out[] = {
 		{"--json", c->json}, {"--junit", c->junit}, {"--tap", c->tap}, {"--html", c->html}};
 	const char *const input[] = {golden, c->tolerances, c->set.profile};
+	const struct output_inputs in = {input, 3, &c->set.op, c->set.checkpoint};
 
-	return output_paths(out, 4, input, 3, c->set.checkpoint, err);
+	return output_paths(out, 4, &in, err);
 }
 
 /* Every report that is asked for. */

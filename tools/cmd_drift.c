@@ -203,7 +203,7 @@ static int run(int argc, char **argv)
 	if (status == PLUMB_OK)
 		status = choose_formats(c.format, o.without, &err);
 	if (status == PLUMB_OK)
-		status = output_paths(&out, 1, NULL, 0, NULL, &err);
+		status = output_paths(&out, 1, &(struct output_inputs){0}, &err);
 	if (status == PLUMB_OK)
 		status = bind(&c, &device, &o.binding, &err);
 	if (status == PLUMB_OK && c.threads > 0)

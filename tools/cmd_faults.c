@@ -549,7 +549,7 @@ static int check_options(struct faults_command *c, struct plumb_error *err)
 	if (status == PLUMB_OK && c->resume && (!c->json || strcmp(c->json, "-") == 0))
 		status = plumb_fail(err, PLUMB_BAD_INPUT, "--resume needs --json FILE, which holds what was judged before");
 	if (status == PLUMB_OK)
-		status = output_paths(out, 2, &c->source, 1, NULL, err);
+		status = output_paths(out, 2, &(struct output_inputs){0}, err);
 	c->score.seed = c->seed;
 	c->score.cases = c->cases;
 	c->score.least = c->least;

@@ -23,6 +23,7 @@ static int run(int argc, char **argv)
 {
 	struct text_nearest near = {.word = argc > 1 ? argv[1] : ""};
 	char meant[TEXT_NEAREST];
+	struct plumb_error err;
 
 	if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
 		usage(argc < 2 ? stderr : stdout);
@@ -34,8 +35,9 @@ static int run(int argc, char **argv)
 			return parts[i]->run(argc - 1, argv + 1);
 		text_nearest(&near, name);
 	}
-	fprintf(stderr, "plumb golden: unknown command '%s', expected make, verify or diff%s\n", argv[1],
+	plumb_fail(&err, PLUMB_BAD_INPUT, "unknown command '%.200s', expected make, verify or diff%s", argv[1],
 		text_did_you_mean(&near, meant));
+	fprintf(stderr, "plumb golden: %s\n", err.text);
 	return PLUMB_BAD_INPUT;
 }
 

@@ -73,11 +73,12 @@ static int compare(const struct diff_command *c, const char *const path[2], stru
 	};
 	const struct output_path out = {"--json", c->json};
 	const char *const input[] = {path[0], path[1], c->tolerances};
+	const struct output_inputs in = {.file = input, .files = 3};
 	double start = progress_now();
 	int status = rule_of(c, &o, demand, err);
 
 	if (status == PLUMB_OK)
-		status = output_paths(&out, 1, input, 3, NULL, err);
+		status = output_paths(&out, 1, &in, err);
 	for (int i = 0; i < 2 && status == PLUMB_OK; i++)
 		status = plumb_h5_open(path[i], &file[i], err);
 	if (status == PLUMB_OK && c->tolerances)

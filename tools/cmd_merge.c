@@ -90,7 +90,7 @@ static int report_paths(const struct merge_command *c, const char *const *path, 
 	const struct output_path out[] = {
 		{"--json", c->json}, {"--junit", c->junit}, {"--tap", c->tap}, {"--html", c->html}};
 
-	return output_paths(out, 4, path, paths, NULL, err);
+	return output_paths(out, 4, &(struct output_inputs){.file = path, .files = paths}, err);
 }
 
 static int run(int argc, char **argv)

@@ -343,8 +343,9 @@ static int run(int argc, char **argv)
 	if (status == PLUMB_OK && c.repeat < 1)
 		status = plumb_fail(&err, PLUMB_BAD_INPUT, "--repeat is 0, expected 1 or more");
 	const struct output_path out = {"--json", c.json};
+	const struct output_inputs in = {c.path, c.cases, &c.set.op, NULL};
 	if (status == PLUMB_OK)
-		status = output_paths(&out, 1, c.path, c.cases, NULL, &err);
+		status = output_paths(&out, 1, &in, &err);
 	if (status != PLUMB_OK) {
 		fprintf(stderr, "plumb replay: %s\n", err.text);
 		return status;

@@ -313,6 +313,7 @@ static int read_options(struct run_command *c, struct run *r, struct plumb_decod
 {
 	const struct output_path out[] = {{"--digests", c->digests}, {"--json", c->json}};
 	const char *const input[] = {c->expect, c->set.profile};
+	const struct output_inputs in = {input, 2, &c->set.op, c->set.checkpoint};
 	int status = PLUMB_OK;
 
 	if (c->expect)
@@ -328,7 +329,7 @@ static int read_options(struct run_command *c, struct run *r, struct plumb_decod
 	if (status == PLUMB_OK && r->prompts < 1)
 		status = plumb_fail(err, PLUMB_BAD_INPUT, "the prompt is empty, expected at least one token");
 	if (status == PLUMB_OK)
-		status = output_paths(out, 2, input, 2, c->set.checkpoint, err);
+		status = output_paths(out, 2, &in, err);
 	if (status == PLUMB_OK)
 		status = options_policy(&c->set, &o->policy, err);
 	if (status == PLUMB_OK)
@@ -343,6 +344,9 @@ static int check_length(const struct run_command *c, const struct run *r, struct
 {
 	int64_t most = r->session.model->cfg.max_positions, needed;
 
+	if (r->prompts > most)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "%lld tokens, expected at most %lld (max_position_embeddings)",
+			(long long)r->prompts, (long long)most);
 	if (c->context > most - r->prompts)
 		return plumb_fail(err, PLUMB_BAD_INPUT,
 			"--context is %lld before %lld tokens, expected at most %lld positions in all "

@@ -496,7 +496,8 @@ static int check_options(struct test_command *c, struct plumb_error *err)
 	if (c->jobs == 0) /* a GPU is shared by cases best one after the other */
 		c->jobs = cuda || cores < 1 ? 1 : cores < TRIAL_JOBS ? cores : TRIAL_JOBS;
 	const struct output_path out[] = {{"--json", c->json}, {"--html", c->html}};
-	return output_paths(out, 2, NULL, 0, NULL, err);
+	const struct output_inputs in = {.kernels = &c->seats};
+	return output_paths(out, 2, &in, err);
 }
 
 static int run(int argc, char **argv)

@@ -135,9 +135,10 @@ static int check_out(const struct make_command *c, const char *out, struct plumb
 {
 	const struct output_path path = {"OUT", out};
 	const char *const input[] = {c->prompt_from, c->set.profile};
+	const struct output_inputs in = {input, 2, &c->set.op, c->set.checkpoint};
 	int status = output_hdf5(path.option, path.path, err);
 
-	return status == PLUMB_OK ? output_paths(&path, 1, input, 2, c->set.checkpoint, err) : status;
+	return status == PLUMB_OK ? output_paths(&path, 1, &in, err) : status;
 }
 
 static int prepare(struct making *m, struct plumb_error *err)

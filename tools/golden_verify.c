@@ -446,10 +446,11 @@ static int verify(const struct verify_command *c, const char *path, struct plumb
 	double start = progress_now();
 	const struct output_path out[] = {{"--json", c->json}, {"--keep", c->keep}};
 	const char *const input[] = {path, c->tolerances, c->set.profile};
+	const struct output_inputs in = {input, 3, &c->set.op, c->set.checkpoint};
 	int status = output_hdf5("--keep", c->keep, err);
 
 	if (status == PLUMB_OK)
-		status = output_paths(out, 2, input, 3, c->set.checkpoint, err);
+		status = output_paths(out, 2, &in, err);
 	if (status == PLUMB_OK)
 		status = plumb_golden_open(path, &v.golden, err);
 	if (status == PLUMB_OK) {

@@ -66,6 +66,7 @@ static int dispatch(int argc, char **argv)
 	static char help[] = "--help";
 	struct text_nearest near = {.word = ""};
 	char meant[TEXT_NEAREST];
+	struct plumb_error err;
 
 	if (!cpu_serves()) {
 		fprintf(stderr, "plumb: this CPU has no AVX2 and FMA, which this build needs\n");
@@ -89,8 +90,9 @@ static int dispatch(int argc, char **argv)
 			return commands[i]->run(argc - 1, argv + 1);
 		text_nearest(&near, commands[i]->name);
 	}
-	fprintf(stderr, "plumb: unknown command '%s'%s; 'plumb --help' lists them\n", argv[1],
+	plumb_fail(&err, PLUMB_BAD_INPUT, "unknown command '%.200s'%s; 'plumb --help' lists them", argv[1],
 		text_did_you_mean(&near, meant));
+	fprintf(stderr, "plumb: %s\n", err.text); /* without the control characters of a word */
 	return PLUMB_BAD_INPUT;
 }
 

@@ -13,6 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tools/options.h"
+
 enum { COLUMNS_LEAST = 40 }; /* a narrower terminal breaks lines by itself */
 
 static bool colour;
@@ -91,7 +93,7 @@ static bool is_special(const char *path)
 	return stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
 }
 
-/* The file that a path leads to; the path itself when nothing is there yet (a link to nothing is replaced). */
+/* The file that a path leads to; the path itself when nothing is there yet. */
 static void resolve(const char *path, char target[PATH_MAX])
 {
 	if (!realpath(path, target))
@@ -124,8 +126,11 @@ static bool is_writable(const char *path)
 {
 	char target[PATH_MAX], temporary[TEMPORARY];
 	sigset_t before;
+	struct stat st;
 	FILE *f;
 
+	if (access(path, F_OK) != 0 && lstat(path, &st) == 0) /* a link to nothing */
+		return false;
 	if (access(path, F_OK) == 0 && (access(path, W_OK) != 0 || is_special(path)))
 		return access(path, W_OK) == 0;
 	resolve(path, target);
@@ -170,23 +175,35 @@ static bool is_one_inode(const char *path, const char *other)
 	return stat(path, &x) == 0 && stat(other, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-static int refuse(
-	const struct output_path *o, const char *const *input, int inputs, const char *folder, struct plumb_error *err)
+/* The input that a path leads to, or NULL. */
+static const char *input_at(const char *path, const struct output_inputs *in)
+{
+	for (int i = 0; i < in->files; i++)
+		if (in->file[i] && is_one_inode(path, in->file[i]))
+			return in->file[i];
+	for (int i = 0; in->kernels && i < in->kernels->count; i++) {
+		const char *equals = strchr(in->kernels->item[i], '=');
+		if (equals && is_one_inode(path, equals + 1))
+			return equals + 1;
+	}
+	return NULL;
+}
+
+static int refuse(const struct output_path *o, const struct output_inputs *in, struct plumb_error *err)
 {
 	char a[PATH_MAX], b[PATH_MAX];
+	const char *input = input_at(o->path, in);
 	struct stat st;
 
 	if (stat(o->path, &st) == 0 && S_ISDIR(st.st_mode))
 		return plumb_fail(err, PLUMB_BAD_INPUT, "%s %s: cannot write: it is a folder", o->option, o->path);
 	if (!folder_of(o->path, a))
 		return plumb_fail(err, PLUMB_BAD_INPUT, "%s %s: cannot write: no such folder", o->option, o->path);
-	for (int i = 0; i < inputs; i++)
-		if (input[i] && is_one_inode(o->path, input[i]))
-			return plumb_fail(
-				err, PLUMB_BAD_INPUT, "%s %s would overwrite the input %s", o->option, o->path, input[i]);
-	if (folder && realpath(folder, b) && strcmp(a, b) == 0)
+	if (input)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "%s %s would overwrite the input %s", o->option, o->path, input);
+	if (in->folder && realpath(in->folder, b) && strcmp(a, b) == 0)
 		return plumb_fail(
-			err, PLUMB_BAD_INPUT, "%s %s would write into the checkpoint %s", o->option, o->path, folder);
+			err, PLUMB_BAD_INPUT, "%s %s would write into the checkpoint %s", o->option, o->path, in->folder);
 	if (!is_writable(o->path))
 		return plumb_fail(err, PLUMB_BAD_INPUT, "%s %s: cannot write: %s", o->option, o->path, strerror(errno));
 	return PLUMB_OK;
@@ -207,8 +224,7 @@ static bool is_same_file(const char *path, const char *other)
 	       folder_of(other, b) && strcmp(a, b) == 0;
 }
 
-int output_paths(const struct output_path *out, int outs, const char *const *input, int inputs, const char *folder,
-	struct plumb_error *err)
+int output_paths(const struct output_path *out, int outs, const struct output_inputs *in, struct plumb_error *err)
 {
 	int status = PLUMB_OK;
 
@@ -216,7 +232,7 @@ int output_paths(const struct output_path *out, int outs, const char *const *inp
 		if (!out[i].path)
 			continue;
 		if (strcmp(out[i].path, "-") != 0)
-			status = refuse(&out[i], input, inputs, folder, err);
+			status = refuse(&out[i], in, err);
 		for (int j = 0; j < i && status == PLUMB_OK; j++)
 			if (out[j].path && is_same_file(out[j].path, out[i].path))
 				status = plumb_fail(err, PLUMB_BAD_INPUT, "%s and %s both name %s, expected two files",

@@ -9,20 +9,25 @@
 
 #include "core/status.h"
 
+struct option_list;
+
 /* Write a file in one piece: a temporary file beside it, then a rename, so that a reader sees the old file or the new one.
  * A link is followed; what is no regular file (a terminal, /dev/null, a FIFO) is written to, not replaced; "-" is standard
  * output. Errors: PLUMB_BAD_INPUT naming the path and the system's reason; nothing is left behind. */
 int output_file(const char *path, const char *text, size_t size, struct plumb_error *err);
 
 /* Before the work: refuse what a command is to write when it cannot be written to (tried, nothing is left behind), is one of the
- * inputs, or lies in the input folder; and no two may be one file. Standard output is a file too.
- * out[].option: its name, for the message; path NULL: not asked for. input: inputs files, any of them may be NULL. folder may be
- * NULL. */
+ * inputs, or lies in the input folder; and no two may be one file. Standard output is a file too. */
 struct output_path {
-	const char *option, *path;
+	const char *option, *path; /* path NULL: not asked for */
 };
-int output_paths(const struct output_path *out, int outs, const char *const *input, int inputs, const char *folder,
-	struct plumb_error *err);
+struct output_inputs {
+	const char *const *file; /* (files) any of them may be NULL */
+	int files;
+	const struct option_list *kernels; /* NAME=FILE; NULL: none */
+	const char *folder;                /* of the checkpoint; NULL: none */
+};
+int output_paths(const struct output_path *out, int outs, const struct output_inputs *in, struct plumb_error *err);
 
 /* Before that, of an output that is HDF5 (path NULL: not asked for): neither standard output, nor a terminal, a device, a FIFO. */
 int output_hdf5(const char *option, const char *path, struct plumb_error *err);
