@@ -83,7 +83,17 @@ START_TEST(help_and_usage)
 		{"--op gdn_conv@9=ref", "layers"},
 		{"--quiet=1", "--quiet"},
 		{"--tolerances /nonexistent/t.json", "t.json"},
+		{"--layers 0 --op attn_gate=opt", "nothing of it would be compared"}, /* attention is in layer 3 */
+		{"--layers 1-2 --view local --op embed=opt", "nothing of it would be compared"},
+		{"--layers 3 --view local --op gdn_conv=opt --op ple_gate=opt", "nothing of it would be compared"},
 	};
+	static const char *const seen[] = {"--layers 3 --op attn_gate=opt", "--layers out --view local --op embed=opt",
+		"--layers 1-2 --op embed=opt", "--layers 3 --op gdn_conv@0=opt",
+		"--layers 3 --view local --op gdn_conv=opt --op attn_gate=ref"};
+	for (size_t i = 0; i < sizeof seen / sizeof seen[0]; i++) {
+		program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " -q %s", seen[i]);
+		program_expect(&r, 0);
+	}
 	for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
 		program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " %s", wrong[i][0]);
 		program_expect_line(&r, wrong[i][1], "");

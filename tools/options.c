@@ -90,6 +90,15 @@ static const struct option *find(const struct option *table, int options, const 
 	return NULL;
 }
 
+/* An option of the table, or a common one. */
+static const struct option *find_any(const struct option *table, int options, const char *word)
+{
+	const size_t n = strcspn(word, "=");
+	const struct option *o = find(table, options, word, n);
+
+	return o ? o : find(options_common, options_common_count, word, n);
+}
+
 static int unknown(const struct command *command, const struct option *table, int options, const char *word, size_t n,
 	struct plumb_error *err)
 {
@@ -144,14 +153,12 @@ static int settle(int verbosity, struct plumb_error *err)
 static int take(const struct command *command, const struct option *table, int options, int argc, char **argv, int *i,
 	int *verbosity, struct plumb_error *err)
 {
-	const char *a = argv[*i], *equals = strchr(a, '=');
-	size_t n = equals ? (size_t)(equals - a) : strlen(a);
-	const struct option *o = find(table, options, a, n);
+	const char *a = argv[*i], *next = *i + 1 < argc ? argv[*i + 1] : NULL;
+	size_t n = strcspn(a, "=");
+	const struct option *o = find_any(table, options, a);
 
 	if (!o && a[1] != '-' && short_option(a, verbosity))
 		return PLUMB_OK;
-	if (!o)
-		o = find(options_common, options_common_count, a, n);
 	if (!o)
 		return unknown(command, table, options, a, n, err);
 	if (!o->value && a[n])
@@ -164,9 +171,10 @@ static int take(const struct command *command, const struct option *table, int o
 		return o->place ? put(o, NULL, err) : PLUMB_OK;
 	if (a[n])
 		return put(o, a + n + 1, err);
-	if (*i + 1 < argc)
-		return put(o, argv[++*i], err);
-	return plumb_fail(err, PLUMB_BAD_INPUT, "%s needs a value: %s", o->name, o->value);
+	if (!next || find_any(table, options, next)) /* forgotten; FILE named like an option: --json=--tap */
+		return plumb_fail(err, PLUMB_BAD_INPUT, "%s needs a value: %s", o->name, o->value);
+	++*i;
+	return put(o, next, err);
 }
 
 int options_parse(const struct command *command, const struct option *table, int options, int argc, char **argv,
