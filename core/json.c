@@ -436,12 +436,13 @@ const char *plumb_json_show(const struct cJSON *item, char text[64])
  * that is null is left out on purpose. */
 static const char *misspelt(const struct plumb_json_object *o, const char *key)
 {
-	enum { NEAR = 2 };
+	enum { NEAR = 2, LOOKED_AT = 1000 }; /* objects that people write have a hundred fields */
 	const int most = strlen(key) / 3 < NEAR ? (int)strlen(key) / 3 : NEAR;
+	int looked = 0;
 
-	if (!o->names || !o->object || cJSON_HasObjectItem(o->object, key))
+	if (!o->names || !o->object || cJSON_GetObjectItemCaseSensitive(o->object, key))
 		return NULL;
-	for (const cJSON *item = o->object->child; item; item = item->next) {
+	for (const cJSON *item = o->object->child; item && looked < LOOKED_AT; item = item->next, looked++) {
 		const char *const *name = o->names;
 		while (*name && strcmp(*name, item->string) != 0)
 			name++;
@@ -451,7 +452,7 @@ static const char *misspelt(const struct plumb_json_object *o, const char *key)
 	return NULL;
 }
 
-/* An absent field gets the fallback that format says. */
+/* An absent field gets the fallback that format says; nothing, once something has failed. */
 __attribute__((format(printf, 3, 4))) static void fall_back(
 	struct plumb_json_object *o, const char *key, const char *format, ...)
 {
@@ -460,6 +461,8 @@ __attribute__((format(printf, 3, 4))) static void fall_back(
 	char value[64];
 	va_list ap;
 
+	if (o->status)
+		return;
 	if (other)
 		o->status = plumb_fail(o->err, PLUMB_BAD_INPUT,
 			"%s: %s%.64s is no field here, expected %s, which is absent", o->file, o->path, other, key);
@@ -498,7 +501,7 @@ int64_t plumb_json_int(struct plumb_json_object *o, const char *key, int64_t min
 {
 	int64_t value = fallback ? *fallback : 0;
 	const cJSON *item = plumb_json_field(o, key);
-	if (!o->status && !item && fallback)
+	if (!item && fallback)
 		fall_back(o, key, "%lld", (long long)value);
 	if (o->status || (!item && fallback))
 		return value;
@@ -516,7 +519,7 @@ double plumb_json_number(struct plumb_json_object *o, const char *key, double mi
 {
 	double value = fallback ? *fallback : 0;
 	const cJSON *item = plumb_json_field(o, key);
-	if (!o->status && !item && fallback)
+	if (!item && fallback)
 		fall_back(o, key, "%g", value);
 	if (o->status || (!item && fallback))
 		return value;
@@ -532,7 +535,7 @@ bool plumb_json_bool(struct plumb_json_object *o, const char *key, const bool *f
 {
 	bool value = fallback ? *fallback : false;
 	const cJSON *item = plumb_json_field(o, key);
-	if (!o->status && !item && fallback)
+	if (!item && fallback)
 		fall_back(o, key, "%s", value ? "true" : "false");
 	if (o->status || (!item && fallback))
 		return value;
@@ -545,7 +548,7 @@ bool plumb_json_bool(struct plumb_json_object *o, const char *key, const bool *f
 const char *plumb_json_string(struct plumb_json_object *o, const char *key, const char *fallback)
 {
 	const cJSON *item = plumb_json_field(o, key);
-	if (!o->status && !item && fallback)
+	if (!item && fallback)
 		fall_back(o, key, "%s", fallback);
 	if (o->status || (!item && fallback))
 		return fallback;
@@ -558,7 +561,7 @@ const char *plumb_json_string(struct plumb_json_object *o, const char *key, cons
 const struct cJSON *plumb_json_array(struct plumb_json_object *o, const char *key, bool required)
 {
 	const cJSON *item = plumb_json_field(o, key);
-	if (!o->status && !item && !required)
+	if (!item && !required)
 		fall_back(o, key, "none");
 	if (o->status || (!item && !required))
 		return NULL;
@@ -571,7 +574,7 @@ const struct cJSON *plumb_json_array(struct plumb_json_object *o, const char *ke
 const struct cJSON *plumb_json_child(struct plumb_json_object *o, const char *key, bool required)
 {
 	const cJSON *item = plumb_json_field(o, key);
-	if (!o->status && !item && !required)
+	if (!item && !required)
 		fall_back(o, key, "none");
 	if (o->status || (!item && !required))
 		return NULL;

@@ -74,6 +74,7 @@ START_TEST(absent_fields)
 		{"{\"rates\": 1, \"sede\": null, \"seed\": null, \"spade\": 2}",
 			"seed 1234, rate 0.5, scale true, title none yet, layer_types none", NULL},
 		{"{\"sede\": 7}", NULL, "o.sede is no field here, expected seed, which is absent"},
+		{"{\"Seed\": 7}", NULL, "o.Seed is no field here, expected seed, which is absent"},
 		{"{\"scael\": false}", NULL, "o.scael is no field here, expected scale, which is absent"},
 		{"{\"layr_type\": []}", NULL, "o.layr_type is no field here, expected layer_types, which is absent"},
 	};
