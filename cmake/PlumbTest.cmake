@@ -5,7 +5,8 @@
 #     [GOLDEN FILE.h5 CHECKPOINT DIR]      what it is compared with (default: golden/tiny, which comes with Plumb)
 #     [CASES FILE.h5...]                   recorded calls to replay instead of a golden file: milliseconds, no checkpoint
 #     [HOSTILE]                            plumb test instead: generated inputs, odd sizes, every weight format; no golden file,
-#                                          and what none shows: those of golden/tiny have no tail behind a vector of 16
+#                                          and what none shows: those of golden/tiny have no tail behind a vector of 16. Of several
+#                                          ops joined: plumb bisect on a generated model of odd sizes (ARGS --profile NAME: its formats)
 #     [LAYERS A-B] [VIEW local|propagated|both] [POLICY f32|bf16] [DEVICE simt|cuda] [TIMEOUT SECONDS]
 #     [LABELS LABEL...] [JUNIT DIR] [ARGS OPTION...])
 #
@@ -81,13 +82,13 @@ function(plumb_add_kernel_test name op kernel)
   if(K_HOSTILE)
     foreach(word CASES VIEW GOLDEN LAYERS JUNIT)
       if(DEFINED K_${word})
-        message(FATAL_ERROR "plumb_add_kernel_test(${name}): HOSTILE makes its own inputs, of one op, and goes without ${word}")
+        message(FATAL_ERROR "plumb_add_kernel_test(${name}): HOSTILE makes its own inputs, and goes without ${word}")
       endif()
     endforeach()
-    if(op MATCHES "[+]")
-      message(FATAL_ERROR "plumb_add_kernel_test(${name}): HOSTILE tries single ops, and '${op}' are several")
-    endif()
     set(command test)
+    if(op MATCHES "[+]")
+      set(command bisect --synthetic small --tokens 5,17,42,3,99,7,23)
+    endif()
     if(DEFINED K_POLICY)
       list(APPEND command --policy ${K_POLICY})
     endif()

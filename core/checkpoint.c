@@ -18,6 +18,7 @@
 struct plumb_checkpoint {
 	struct plumb_shards *shards;
 	struct plumb_model model;
+	struct plumb_config_defaults defaults;
 	void **copy; /* (copies) memory of weights that do not lie in the files as they are needed */
 	size_t copies;
 };
@@ -431,7 +432,7 @@ int plumb_checkpoint_open(const char *dir, struct plumb_checkpoint **out, struct
 		status = plumb_fail(err, PLUMB_BAD_INPUT, "%s: no memory", dir);
 		goto done;
 	}
-	if ((status = plumb_config_read(config_path, &ck->model.cfg, err))) {
+	if ((status = plumb_config_read(config_path, &ck->model.cfg, &ck->defaults, err))) {
 		explain_folder(dir, config_path, err);
 		goto done;
 	}
@@ -451,6 +452,11 @@ done:
 const struct plumb_model *plumb_checkpoint_model(const struct plumb_checkpoint *checkpoint)
 {
 	return &checkpoint->model;
+}
+
+const char *plumb_checkpoint_defaults(const struct plumb_checkpoint *checkpoint)
+{
+	return checkpoint->defaults.text;
 }
 
 void plumb_checkpoint_close(struct plumb_checkpoint *checkpoint)

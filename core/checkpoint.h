@@ -25,6 +25,8 @@ extern "C" {
 struct plumb_checkpoint;
 int plumb_checkpoint_open(const char *dir, struct plumb_checkpoint **out, struct plumb_error *err);
 const struct plumb_model *plumb_checkpoint_model(const struct plumb_checkpoint *checkpoint);
+/* What its config.json leaves out, with the values taken: "norm_topk_prob true, seed 1234", or "". */
+const char *plumb_checkpoint_defaults(const struct plumb_checkpoint *checkpoint);
 void plumb_checkpoint_close(struct plumb_checkpoint *checkpoint);
 
 #ifdef __cplusplus

@@ -682,3 +682,23 @@ int plumb_compare_order(const float *score, int64_t n, int64_t k, const int32_t 
 	}
 	return conclude_selection(out, "slots");
 }
+
+bool plumb_compare_ties(const float *score, const int32_t *chosen, int64_t k, char *text, size_t size)
+{
+	for (int64_t a = 0; a < k; a++) {
+		const int32_t element = chosen[a];
+		int64_t before = 0, lower = 0;
+		for (int64_t i = 0; i < a; i++)
+			before += score[chosen[i]] == score[element];
+		for (int32_t i = 0; i < element; i++)
+			lower += score[i] == score[element];
+		if (before == lower)
+			continue;
+		snprintf(text, size,
+			"slot %" PRId64 " has element %" PRId32 ", and of %" PRId64
+			" below it of the same score, %.9g, %" PRId64 " stand before it: the lower index wins",
+			a, element, lower, (double)score[element], before);
+		return false;
+	}
+	return true;
+}

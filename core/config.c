@@ -8,6 +8,17 @@
 
 #include "core/json.h"
 
+/* What is read here, and bos_token_id, which is nearly eos_token_id. */
+static const char *const names[] = {"model_type", "text_config", "tie_word_embeddings", "vocab_size", "hidden_size",
+	"hidden_act", "rms_norm_eps", "attention_bias", "hc_count", "hc_lowrank", "num_hidden_layers", "layer_types",
+	"full_attention_interval", "linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim",
+	"linear_value_head_dim", "linear_conv_kernel_dim", "output_gate_type", "num_attention_heads", "num_key_value_heads",
+	"head_dim", "max_position_embeddings", "rope_parameters", "rope_scaling", "rope_theta", "partial_rotary_factor",
+	"indexer_kv_heads", "indexer_n_heads", "indexer_head_dim", "indexer_budget", "indexer_compress_ratio",
+	"num_experts", "num_experts_per_tok", "moe_intermediate_size", "shared_expert_intermediate_size", "norm_topk_prob",
+	"ple_layer_ids", "ple_embed_dim", "ple_conv_kernel_size", "ngram_size", "heads_per_ngram", "ngram_vocab_size_base",
+	"make_ngram_vocab_size_divisible_by", "split_ngram_parts", "seed", "eos_token_id", "bos_token_id", NULL};
+
 /* Released config.json files have 5 to 31 KB and three levels; the largest parts are lists of module names. */
 static const struct plumb_json_limits limits = {.bytes = 16 << 20, .depth = 64, .values = 1 << 20};
 
@@ -158,10 +169,10 @@ static void read_moe(struct plumb_json_object *o, struct plumb_config *c)
  * PLE, which ple_layer_ids decides in every version. */
 static bool is_attention(const char *type)
 {
-	static const char *const names[] = {"full_attention", "qwen_sparse_attention", "indexed_attention",
+	static const char *const types[] = {"full_attention", "qwen_sparse_attention", "indexed_attention",
 		"deepseek_sparse_attention", "hybrid_indexed"};
-	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-		if (strcmp(type, names[i]) == 0)
+	for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+		if (strcmp(type, types[i]) == 0)
 			return true;
 	return false;
 }
@@ -169,8 +180,10 @@ static bool is_attention(const char *type)
 static void read_layers(struct plumb_json_object *o, struct plumb_config *c)
 {
 	c->layers = (int)plumb_json_int(o, "num_hidden_layers", 1, PLUMB_MAX_LAYERS, NULL);
-	int64_t interval = size_or(o, "full_attention_interval", SIZE_LIMIT, 4);
 	const cJSON *types = plumb_json_array(o, "layer_types", false);
+	int64_t interval = 0;
+	if (!types || plumb_json_field(o, "full_attention_interval")) /* else nothing asks for it */
+		interval = size_or(o, "full_attention_interval", SIZE_LIMIT, 4);
 	if (o->status)
 		return;
 	for (int i = 0; !types && i < c->layers; i++)
@@ -349,9 +362,16 @@ static int read_text_config(struct plumb_json_object *o, struct plumb_config *c)
 	return o->status;
 }
 
-static int read_tree(const cJSON *tree, const char *name, struct plumb_config *out, struct plumb_error *err)
+static void keep_defaults(struct plumb_json_object *o, struct plumb_config_defaults *defaults)
 {
-	struct plumb_json_object top = {.object = tree, .file = name, .path = "", .err = err};
+	o->absent = defaults ? defaults->text : NULL;
+	o->absent_size = defaults ? sizeof defaults->text : 0;
+}
+
+static int read_tree(const cJSON *tree, const char *name, struct plumb_config *out, struct plumb_config_defaults *defaults,
+	struct plumb_error *err)
+{
+	struct plumb_json_object top = {.object = tree, .file = name, .path = "", .err = err, .names = names};
 	if (!cJSON_IsObject(tree)) {
 		char shown[64];
 		return plumb_fail(
@@ -364,10 +384,13 @@ static int read_tree(const cJSON *tree, const char *name, struct plumb_config *o
 	if (!c)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: no memory for a config", name);
 	int status;
+	if (defaults)
+		defaults->text[0] = '\0';
 	if (strcmp(type, "qwen4_exp_text") == 0) {
+		keep_defaults(&top, defaults);
 		status = read_text_config(&top, c);
 	} else if (strcmp(type, "qwen4_exp") == 0) {
-		struct plumb_json_object text = {.file = name, .path = "text_config.", .err = err};
+		struct plumb_json_object text = {.file = name, .path = "text_config.", .err = err, .names = names};
 		c->nested = true;
 		if (flag_or(&top, "tie_word_embeddings", false))
 			REFUSE(&top,
@@ -376,6 +399,7 @@ static int read_tree(const cJSON *tree, const char *name, struct plumb_config *o
 				name);
 		text.object = plumb_json_child(&top, "text_config", true);
 		text.status = top.status;
+		keep_defaults(&text, defaults);
 		const char *inner = plumb_json_string(&text, "model_type", "qwen4_exp_text");
 		if (!text.status && strcmp(inner, "qwen4_exp_text") != 0)
 			REFUSE(&text, "%s: text_config.model_type is \"%.60s\", expected \"qwen4_exp_text\"", name, inner);
@@ -398,18 +422,19 @@ int plumb_config_parse(const char *text, size_t size, const char *name, struct p
 	int status = plumb_json_parse(text, size, name, &limits, &tree, err);
 	if (status)
 		return status;
-	status = read_tree(tree, name, out, err);
+	status = read_tree(tree, name, out, NULL, err);
 	cJSON_Delete(tree);
 	return status;
 }
 
-int plumb_config_read(const char *path, struct plumb_config *out, struct plumb_error *err)
+int plumb_config_read(
+	const char *path, struct plumb_config *out, struct plumb_config_defaults *defaults, struct plumb_error *err)
 {
 	cJSON *tree;
 	int status = plumb_json_read(path, &limits, &tree, err);
 	if (status)
 		return status;
-	status = read_tree(tree, path, out, err);
+	status = read_tree(tree, path, out, defaults, err);
 	cJSON_Delete(tree);
 	return status;
 }

@@ -105,15 +105,22 @@ static inline int plumb_ple_history(const struct plumb_config *c) /* W */
 /* Index of the PLE module of a layer, or -1. */
 int plumb_ple_of_layer(const struct plumb_config *c, int layer);
 
+/* What a config.json leaves out, each with the value that transformers gives it: "norm_topk_prob true, seed 1234", or "". */
+struct plumb_config_defaults {
+	char text[1024];
+};
+
 /* Read a config.json.
  * path: the file; *out is written only on success.
  * Accepts model_type qwen4_exp_text (fields at top level) and qwen4_exp (fields in text_config), every spelling and
- * default of the released files; unknown keys are ignored; duplicate keys, deep nesting, wrong types and every broken
- * invariant (heads that do not divide, budget that is no multiple of the ratio, an unknown gate or layer type, sizes
- * outside 1..2^31-1) are refused.
+ * default of the released files; unknown keys are ignored, but not a misspelt one where the key that was meant is absent;
+ * duplicate keys, deep nesting, wrong types and every broken invariant (heads that do not divide, budget that is no multiple
+ * of the ratio, an unknown gate or layer type, sizes outside 1..2^31-1) are refused.
+ * defaults, unless NULL, is filled.
  * Errors: PLUMB_BAD_INPUT with one line naming the file, the field, its value and what was expected.
  * Source: model-spec 1.2, 1.3. */
-int plumb_config_read(const char *path, struct plumb_config *out, struct plumb_error *err);
+int plumb_config_read(
+	const char *path, struct plumb_config *out, struct plumb_config_defaults *defaults, struct plumb_error *err);
 
 /* The same from memory: text of size bytes (no terminator needed), name for messages. */
 int plumb_config_parse(const char *text, size_t size, const char *name, struct plumb_config *out, struct plumb_error *err);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "core/flow.h"
 
+#include <stdio.h>
 #include <string.h>
 
 int plumb_flow_order(const struct plumb_config *cfg, int layer, struct plumb_step out[PLUMB_FLOW_MAX])
@@ -125,6 +126,97 @@ static bool is_among(enum plumb_op op, const enum plumb_op *covered, int count)
 	for (int i = 0; i < count; i++)
 		among = among || covered[i] == op;
 	return among;
+}
+
+/* Whether the op at a place of a layer's order is behind the one before that place. embed begins the token: all layers lie
+ * between it and what stands behind it in the last order. */
+static bool is_next(const struct plumb_step *order, int i)
+{
+	return i > 0 && order[i - 1].op != PLUMB_EMBED;
+}
+
+int plumb_flow_fits(const struct plumb_config *cfg, int layer, const enum plumb_op *op, int count, int *stray)
+{
+	struct plumb_step order[PLUMB_FLOW_MAX];
+	int n = plumb_flow_order(cfg, layer, order);
+
+	for (int j = 0; j < count; j++)
+		if (!plumb_op_runs(cfg, op[j], layer))
+			return 0;
+	for (int i = 0; i < n; i++) {
+		if (!is_among(order[i].op, op, count))
+			continue;
+		*stray = i;
+		for (int j = 0; j < count; j++)
+			if (i + j >= n || order[i + j].op != op[j] || (j > 0 && !is_next(order, i + j)))
+				return -1;
+		i += count - 1;
+	}
+	return 1;
+}
+
+/* The ops that stand behind (step 1) or before (step -1) an op anywhere: "a, b or c"; "nothing". Returns text. */
+static const char *neighbours(const struct plumb_config *cfg, enum plumb_op op, int step, char text[256])
+{
+	bool is_one[PLUMB_OP_COUNT] = {false};
+	struct plumb_step order[PLUMB_FLOW_MAX];
+	size_t used = 0;
+	int left = 0;
+
+	for (int l = 0; l <= cfg->layers; l++)
+		for (int i = 0, n = plumb_flow_order(cfg, l, order); i < n; i++)
+			if (order[i].op == op && i + step >= 0 && i + step < n && is_next(order, step > 0 ? i + 1 : i))
+				is_one[order[i + step].op] = true;
+	for (int i = 0; i < PLUMB_OP_COUNT; i++)
+		left += is_one[i];
+	snprintf(text, 256, "nothing");
+	for (int i = 0; i < PLUMB_OP_COUNT && used < 256; i++)
+		if (is_one[i])
+			used += (size_t)snprintf(text + used, 256 - used, "%s%s", plumb_ops[i].name,
+				--left > 1  ? ", "
+				: left == 1 ? " or "
+					    : "");
+	return text;
+}
+
+static bool is_pair(const struct plumb_config *cfg, enum plumb_op first, enum plumb_op second)
+{
+	struct plumb_step order[PLUMB_FLOW_MAX];
+	bool is = false;
+
+	for (int l = 0; l <= cfg->layers; l++)
+		for (int i = 1, n = plumb_flow_order(cfg, l, order); i < n; i++)
+			is = is || (order[i - 1].op == first && order[i].op == second && is_next(order, i));
+	return is;
+}
+
+bool plumb_flow_joins(const struct plumb_config *cfg, const enum plumb_op *op, int count, char *text, size_t size)
+{
+	char after[256], before[256];
+	struct plumb_step order[PLUMB_FLOW_MAX];
+	int layers = 0;
+
+	for (int j = 1; j < count; j++)
+		if (!is_pair(cfg, op[j - 1], op[j])) {
+			snprintf(text, size, "no layer runs %s right after %s: after %s comes %s, before %s %s",
+				plumb_ops[op[j]].name, plumb_ops[op[j - 1]].name, plumb_ops[op[j - 1]].name,
+				neighbours(cfg, op[j - 1], 1, after), plumb_ops[op[j]].name,
+				neighbours(cfg, op[j], -1, before));
+			return false;
+		}
+	for (int l = 0; l <= cfg->layers; l++) {
+		int i = 0, fits = plumb_flow_fits(cfg, l, op, count, &i);
+		layers += fits > 0;
+		if (fits >= 0)
+			continue;
+		int n = plumb_flow_order(cfg, l, order);
+		snprintf(text, size, "layer %d runs %s without the others too, between %s and %s", l,
+			plumb_ops[order[i].op].name, i > 0 ? plumb_ops[order[i - 1].op].name : "the layer before",
+			i + 1 < n ? plumb_ops[order[i + 1].op].name : "the next layer");
+		return false;
+	}
+	snprintf(text, size, "no layer runs all of them");
+	return layers > 0;
 }
 
 bool plumb_flow_leaves(enum plumb_op from, const char *output, const enum plumb_op *covered, int count)

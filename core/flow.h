@@ -30,6 +30,13 @@ enum { PLUMB_FLOW_MAX = 32 }; /* steps of a layer, at most */
  * Source: model-spec 2.2; within the stages 2.3 to 2.10. */
 int plumb_flow_order(const struct plumb_config *cfg, int layer, struct plumb_step out[PLUMB_FLOW_MAX]);
 
+/* Whether a layer can run the ops as one: 1, where each of them follows the one before it, wherever it stands; 0, where it
+ * does not run them all; -1, where it does, and *stray, a place in its order, is one of them that stands apart. */
+int plumb_flow_fits(const struct plumb_config *cfg, int layer, const enum plumb_op *op, int count, int *stray);
+
+/* Whether a layer of the config runs the ops as one, and none runs them otherwise. False: with text, what follows what. */
+bool plumb_flow_joins(const struct plumb_config *cfg, const enum plumb_op *op, int count, char *text, size_t size);
+
 /* Whether this output of the op `from` is that input of the op `to`. */
 bool plumb_flow_feeds(enum plumb_op from, const char *output, enum plumb_op to, const char *input);
 

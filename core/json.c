@@ -3,9 +3,12 @@
 
 #include <cJSON.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "core/spelling.h"
 
 enum {
 	DEPTH_MAX = 256,   /* of this file's and cJSON's recursion: both use about 100 bytes of stack a level */
@@ -353,11 +356,55 @@ const char *plumb_json_show(const struct cJSON *item, char text[64])
 	return text;
 }
 
+/* What stands in an object in place of an absent field: a name that is nearly the same and none of the object's own. A field
+ * that is null is left out on purpose. */
+static const char *misspelt(const struct plumb_json_object *o, const char *key)
+{
+	enum { NEAR = 2, LOOKED_AT = 1000 }; /* objects that people write have a hundred fields */
+	const int most = strlen(key) / 3 < NEAR ? (int)strlen(key) / 3 : NEAR;
+	int looked = 0;
+
+	if (!o->names || !o->object || cJSON_GetObjectItemCaseSensitive(o->object, key))
+		return NULL;
+	for (const cJSON *item = o->object->child; item && looked < LOOKED_AT; item = item->next, looked++) {
+		const char *const *name = o->names;
+		while (*name && strcmp(*name, item->string) != 0)
+			name++;
+		if (!*name && plumb_spelling_distance(item->string, key) <= most)
+			return item->string;
+	}
+	return NULL;
+}
+
+/* An absent field gets the fallback that format says; nothing, once something has failed. */
+__attribute__((format(printf, 3, 4))) static void fall_back(
+	struct plumb_json_object *o, const char *key, const char *format, ...)
+{
+	const char *other = misspelt(o, key);
+	size_t used = o->absent ? strlen(o->absent) : 0;
+	char value[64];
+	va_list ap;
+
+	if (o->status)
+		return;
+	if (other)
+		o->status = plumb_fail(o->err, PLUMB_BAD_INPUT,
+			"%s: %s%.64s is no field here, expected %s, which is absent", o->file, o->path, other, key);
+	if (!o->absent)
+		return;
+	va_start(ap, format);
+	vsnprintf(value, sizeof value, format, ap);
+	va_end(ap);
+	if (used + strlen(key) + strlen(value) + 4 <= o->absent_size)
+		snprintf(o->absent + used, o->absent_size - used, "%s%s %s", used ? ", " : "", key, value);
+}
+
 static void field_fail(struct plumb_json_object *o, const char *key, const cJSON *item, const char *expected)
 {
+	const char *other = item ? NULL : misspelt(o, key);
 	char shown[64];
-	o->status = plumb_fail(o->err, PLUMB_BAD_INPUT, "%s: %s%s is %s, expected %s", o->file, o->path, key,
-		plumb_json_show(item, shown), expected);
+	o->status = plumb_fail(o->err, PLUMB_BAD_INPUT, "%s: %s%s is %s, expected %s%s%.64s%s", o->file, o->path, key,
+		plumb_json_show(item, shown), expected, other ? "; '" : "", other ? other : "", other ? "' is there" : "");
 }
 
 bool plumb_json_item_int(const struct cJSON *item, int64_t min, int64_t max, int64_t *out)
@@ -378,6 +425,8 @@ int64_t plumb_json_int(struct plumb_json_object *o, const char *key, int64_t min
 {
 	int64_t value = fallback ? *fallback : 0;
 	const cJSON *item = plumb_json_field(o, key);
+	if (!item && fallback)
+		fall_back(o, key, "%lld", (long long)value);
 	if (o->status || (!item && fallback))
 		return value;
 	if (!plumb_json_item_int(item, min, max, &value)) {
@@ -394,6 +443,8 @@ double plumb_json_number(struct plumb_json_object *o, const char *key, double mi
 {
 	double value = fallback ? *fallback : 0;
 	const cJSON *item = plumb_json_field(o, key);
+	if (!item && fallback)
+		fall_back(o, key, "%g", value);
 	if (o->status || (!item && fallback))
 		return value;
 	if (cJSON_IsNumber(item) && item->valuedouble >= min && item->valuedouble <= max)
@@ -408,6 +459,8 @@ bool plumb_json_bool(struct plumb_json_object *o, const char *key, const bool *f
 {
 	bool value = fallback ? *fallback : false;
 	const cJSON *item = plumb_json_field(o, key);
+	if (!item && fallback)
+		fall_back(o, key, "%s", value ? "true" : "false");
 	if (o->status || (!item && fallback))
 		return value;
 	if (cJSON_IsBool(item))
@@ -419,6 +472,8 @@ bool plumb_json_bool(struct plumb_json_object *o, const char *key, const bool *f
 const char *plumb_json_string(struct plumb_json_object *o, const char *key, const char *fallback)
 {
 	const cJSON *item = plumb_json_field(o, key);
+	if (!item && fallback)
+		fall_back(o, key, "%s", fallback);
 	if (o->status || (!item && fallback))
 		return fallback;
 	if (cJSON_IsString(item))
@@ -430,6 +485,8 @@ const char *plumb_json_string(struct plumb_json_object *o, const char *key, cons
 const struct cJSON *plumb_json_array(struct plumb_json_object *o, const char *key, bool required)
 {
 	const cJSON *item = plumb_json_field(o, key);
+	if (!item && !required)
+		fall_back(o, key, "none");
 	if (o->status || (!item && !required))
 		return NULL;
 	if (cJSON_IsArray(item))
@@ -441,6 +498,8 @@ const struct cJSON *plumb_json_array(struct plumb_json_object *o, const char *ke
 const struct cJSON *plumb_json_child(struct plumb_json_object *o, const char *key, bool required)
 {
 	const cJSON *item = plumb_json_field(o, key);
+	if (!item && !required)
+		fall_back(o, key, "none");
 	if (o->status || (!item && !required))
 		return NULL;
 	if (cJSON_IsObject(item))

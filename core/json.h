@@ -44,6 +44,14 @@ struct plumb_json_object {
 	const char *path; /* and the object inside it: "" or e.g. "text_config." */
 	struct plumb_error *err;
 	int status; /* PLUMB_OK or the first failure */
+
+	/* The names of fields that this kind of object has, NULL at the end: a field that is absent where another one has
+	 * nearly its name, and a name that is not among these, is refused. NULL: not looked for. */
+	const char *const *names;
+	/* Room for "norm_topk_prob true, seed 1234": fields that were absent, each with the fallback it was given. NULL: not
+	 * kept. What is beyond the room is left out. */
+	char *absent;
+	size_t absent_size;
 };
 
 /* Field of that name, or NULL; an explicit null counts as absent. */

@@ -339,8 +339,7 @@ void plumb_tolerances_free(struct plumb_tolerances *tolerances)
 	free(tolerances);
 }
 
-/* Whether a dataset ends with the components of a suffix. */
-static bool ends_with(const char *dataset, const char *suffix)
+bool plumb_tolerance_fits(const char *suffix, const char *dataset)
 {
 	size_t length = strlen(dataset), tail = strlen(suffix);
 
@@ -357,7 +356,7 @@ const struct plumb_tolerance_rule *plumb_tolerances_find(
 
 	for (int i = 0; i < tolerances->rules; i++) {
 		const struct plumb_tolerance_rule *rule = &tolerances->rule[i];
-		if (rule->view == view && rule->policy == policy && ends_with(dataset, rule->suffix) &&
+		if (rule->view == view && rule->policy == policy && plumb_tolerance_fits(rule->suffix, dataset) &&
 			(!best || strlen(rule->suffix) > strlen(best->suffix)))
 			best = rule;
 	}

@@ -4,6 +4,7 @@
 #ifndef PLUMB_CORE_TOLERANCE_H
 #define PLUMB_CORE_TOLERANCE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -60,6 +61,9 @@ void plumb_tolerances_free(struct plumb_tolerances *tolerances);
 /* The rule for a dataset ("fp32/layer00/moe/output", or any shorter name that ends alike). Never NULL. */
 const struct plumb_tolerance_rule *plumb_tolerances_find(
 	const struct plumb_tolerances *tolerances, enum plumb_view view, enum plumb_policy policy, const char *dataset);
+
+/* Whether a dataset's name ends with the path components of a suffix; with "" it does. */
+bool plumb_tolerance_fits(const char *suffix, const char *dataset);
 
 /* All rules in the order of the file. */
 const struct plumb_tolerance_rule *plumb_tolerances_rules(const struct plumb_tolerances *tolerances, int *count);

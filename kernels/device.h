@@ -65,8 +65,8 @@
  *	__syncthreads __syncthreads_or __syncthreads_and __syncthreads_count
  * Warp
  *	__syncwarp(mask), __shfl_sync __shfl_up_sync __shfl_down_sync __shfl_xor_sync (int, unsigned, float,
- *	double, 64-bit; width), __ballot_sync __any_sync __all_sync. Not offered: __activemask, legacy forms
- *	without mask.
+ *	double, 64-bit; width), __ballot_sync __any_sync __all_sync, __reduce_max_sync __reduce_min_sync (unsigned
+ *	only). Not offered: __activemask, __match_any_sync, legacy forms without mask.
  *	plumb_warp_sum(v): the 32 values of a full warp, added by xor shuffles 1, 2, 4, 8, 16; every lane gets the sum
  * Grid
  *	plumb_grid_sync(counter): counter is one unsigned in global memory, zero before its first use ever.
@@ -111,9 +111,10 @@
  *	plumb_grid_dependency_wait() on every path, returns too (simt reports the one that does not): then the
  *	predecessor, and all before it, have ended. Until then it may read what the host alone writes (weights, tables,
  *	page tables, *position) and prefetch anything, and it writes nothing in global memory. One exception: where a
- *	launcher's header fixes the predecessor, and that calls plumb_grid_launch_dependents() after its own wait, what the
- *	predecessor does not write may be read too. In simt launches never overlap; its race check reports
- *	what is too early (kernels/simt/race.h). */
+ *	launcher's header fixes the predecessor, and in that some block calls plumb_grid_launch_dependents() only after its
+ *	own wait, what the predecessor does not write may be read too. In simt launches never overlap; its race check
+ *	reports what is too early (kernels/simt/race.h). plumb_grid_dependency_wait_plain(): the same where no
+ *	load into registers stands before it; cheaper by a register or two. */
 /* clang-format on */
 #ifndef PLUMB_KERNELS_DEVICE_H
 #define PLUMB_KERNELS_DEVICE_H
@@ -252,9 +253,17 @@ static __device__ __forceinline__ void plumb_grid_sync(unsigned *counter)
 	__syncthreads();
 }
 
-static __device__ __forceinline__ void plumb_grid_dependency_wait(void)
+static __device__ __forceinline__ void plumb_grid_dependency_wait_plain(void)
 {
 	cudaGridDependencySynchronize();
+}
+
+/* Blocks have no depth, which the compiler does not know: a branch that every thread takes. Within one stretch of code it moves
+ * loads from before the wait to behind it, and they then wait for the launch before, all of which they were to overlap. */
+static __device__ __forceinline__ void plumb_grid_dependency_wait(void)
+{
+	if (threadIdx.z == 0)
+		plumb_grid_dependency_wait_plain();
 }
 
 static __device__ __forceinline__ void plumb_grid_launch_dependents(void)
@@ -313,7 +322,7 @@ static int plumb_cuda_launch(enum plumb_cuda_how how, void (*kernel)(Parameters.
 		attribute[1].val.clusterDim.y = 1;
 		attribute[1].val.clusterDim.z = 1;
 	}
-	if (shared_bytes > 48 * 1024)
+	if (shared_bytes > 16 * 1024) /* 48 KiB need no leave; a kernel's own arrays count, and have up to 32 */
 		status = cudaFuncSetAttribute(
 			function, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
 	if (status == cudaSuccess)

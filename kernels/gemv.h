@@ -54,8 +54,8 @@ static __device__ __forceinline__ void plumb_registers_take(const float *x, int 
 	}
 }
 
-/* Columns k0 <= k < k1 of x. staged: cols floats of shared memory, which a short piece does not use. All threads of the
- * block call it, and nobody else has used staged. */
+/* Columns k0 <= k < k1 of x. staged: plumb_staged_floats(cols) of shared memory, which a short piece does not use. All threads
+ * of the block call it, and nobody else has used staged. */
 template <int Steps>
 static __device__ __forceinline__ void plumb_vector_take(
 	const float *x, int cols, int k0, int k1, PLUMB_SHARED_PTR(float) staged, struct plumb_vector<Steps> &v)
@@ -65,12 +65,19 @@ static __device__ __forceinline__ void plumb_vector_take(
 	plumb_registers_take<Steps>(x, k0, k1, v);
 }
 
-/* Where columns 4*i .. 4*i + 3 of a staged vector lie. Of each 8 columns the first four go to one half of the memory and the
- * others to the other, so that the lanes of a warp read without bank conflicts. */
+/* Where a column of a staged vector lies; its group of four lies together. Of each 8 columns the first four go to one half of
+ * the memory and the others to the other, so that the lanes of a warp read without bank conflicts; and the halves are not a
+ * multiple of all banks apart, so that they write without. */
+static __device__ __forceinline__ int plumb_staged_index(int cols, int column)
+{
+	return (column / 4 & 1) * (cols / 2 + PLUMB_STAGED_GAP) + column / 8 * 4 + column % 4;
+}
+
+/* Columns 4*i .. 4*i + 3. */
 static __device__ __forceinline__ PLUMB_SHARED_PTR(float4)
 	plumb_staged_place(PLUMB_SHARED_PTR(float) staged, int cols, int i)
 {
-	return PLUMB_AS(float4, staged + ((i & 1) * (cols / 8) + i / 2) * 4);
+	return PLUMB_AS(float4, staged + plumb_staged_index(cols, 4 * i));
 }
 
 /* Columns k0 <= k < k1 of a staged vector, all of which is there after a barrier. */
@@ -108,7 +115,8 @@ static __device__ __forceinline__ void plumb_vector_step(
 	float4 lo = make_float4(-0.0f, -0.0f, -0.0f, -0.0f), hi = lo;
 	if (Full || s * PLUMB_ROW_LANES < v.left) {
 		lo = *PLUMB_AS(const float4, v.staged + v.first / 2 + s * (PLUMB_ROW_LANES / 2));
-		hi = *PLUMB_AS(const float4, v.staged + (v.cols + v.first) / 2 + s * (PLUMB_ROW_LANES / 2));
+		hi = *PLUMB_AS(
+			const float4, v.staged + (v.cols + v.first) / 2 + PLUMB_STAGED_GAP + s * (PLUMB_ROW_LANES / 2));
 	}
 	plumb_unpack(lo, hi, x);
 }

@@ -26,11 +26,18 @@ enum { PLUMB_GEMV_BLOCKS = 3 };
 enum { PLUMB_GEMV_BLOCKS = 4 };
 #endif
 
-/* Shared memory for a vector of cols floats; one longer than 16384 leaves no room for other blocks on a GB10. */
+/* Floats of shared memory for a vector: cols, a multiple of 8, and a gap between its halves (plumb_staged_index). */
+enum { PLUMB_STAGED_GAP = 16 };
+static __host__ __device__ inline size_t plumb_staged_floats(int64_t cols)
+{
+	return static_cast<size_t>(cols) + PLUMB_STAGED_GAP;
+}
+
+/* Bytes of shared memory for a vector; one longer than 16384 leaves no room for other blocks on a GB10. */
 enum { PLUMB_GEMV_COLUMNS = 16384, PLUMB_GEMV_HIDDEN = 1 << 24 }; /* the latter: rows that 32 bits count */
 static inline size_t plumb_gemv_shared(int64_t cols, int steps)
 {
-	return steps == PLUMB_GEMV_LONG ? sizeof(float) * static_cast<size_t>(cols) : 0;
+	return steps == PLUMB_GEMV_LONG ? sizeof(float) * plumb_staged_floats(cols) : 0;
 }
 
 /* Least steps that take a piece of a row of cols columns in so many pieces; 0: more than there are. */

@@ -13,10 +13,9 @@ enum {
 	DOWN_WARPS = PLUMB_SPLIT_MAX, /* one row of the most pieces, or several rows */
 	DOWN_WIDE_ROWS = 3,           /* of a warp: 108 blocks at the released size; registers allow one on an SM */
 	DOWN_WIDE_STREAMS = 16,
-	BRANCH_NEAR = 2, /* times 4 columns a thread: 4096 */
-	UP_WARPS = 4,    /* columns of a block: 640 blocks at the released size */
-	UP_GROUP = 4,    /* streams whose rows a warp has in flight together */
-	UP_BLOCKS = 5,   /* on one SM, at least: 640 blocks on 132 SMs at once */
+	UP_WARPS = 4,  /* columns of a block: 640 blocks at the released size */
+	UP_GROUP = 4,  /* streams whose rows a warp has in flight together */
+	UP_BLOCKS = 5, /* on one SM, at least: 640 blocks on 132 SMs at once */
 	INJECT_THREADS = 256,
 };
 
@@ -89,87 +88,48 @@ enum { INJECT_FLIGHT = 5, INJECT_EARLY = 0 };
 enum { INJECT_FLIGHT = 10, INJECT_EARLY = 1 };
 #endif
 
-/* The branch on its way to shared memory, which spares its many readers in a block the way to L2. A thread's first columns
- * pass through registers: what is asked for next does not wait for them. */
-struct branch_near {
-	float4 v[BRANCH_NEAR];
-};
-
-static __device__ __forceinline__ int branch_column(int step)
-{
-	return (static_cast<int>(threadIdx.x) + step * 32 * DOWN_WARPS) * 4;
-}
-
-static __device__ __forceinline__ void branch_ask(const float *branch, int hidden, struct branch_near &near)
-{
-	PLUMB_UNROLL
-	for (int j = 0; j < BRANCH_NEAR; j++)
-		if (branch_column(j) < hidden)
-			near.v[j] = *PLUMB_AS(const float4, branch + branch_column(j));
-}
-
-static __device__ __forceinline__ void branch_put(
-	const float *branch, int hidden, const struct branch_near &near, PLUMB_SHARED_PTR(float) staged)
-{
-	PLUMB_UNROLL
-	for (int j = 0; j < BRANCH_NEAR; j++)
-		if (branch_column(j) < hidden)
-			*PLUMB_AS(float4, staged + branch_column(j)) = near.v[j];
-	for (int j = BRANCH_NEAR; branch_column(j) < hidden; j++)
-		*PLUMB_AS(float4, staged + branch_column(j)) = *PLUMB_AS(const float4, branch + branch_column(j));
-}
-
 /* The sum of squares of every stream, strided(256), to squares (streams, 8). A thread owns accumulators 2i and 2i + 1 of one
- * stream, i = thread % 128, so that 512 threads have four streams on their way at once. Called by all threads of a block; x is
- * 16-byte aligned, hidden a multiple of 8. Inject: of the streams as hc_inject leaves them; while the first of x is on its
- * way, near goes to staged (hidden), and all threads are past a barrier afterwards. */
+ * stream, i = thread % 128, so that 512 threads have four streams on their way at once. Called by all threads of a block, a
+ * barrier follows; x is 16-byte aligned, hidden a multiple of 8. Inject: of the streams as hc_inject leaves them, which go to
+ * staged (plumb_staged_floats(streams * hidden)). */
 template <bool Inject>
 static __device__ __forceinline__ void stream_squares(const float *x, const struct plumb_hc_inject_launch &inject,
-	const struct branch_near &near, int streams, int hidden, PLUMB_SHARED_PTR(float) staged,
-	PLUMB_SHARED_PTR(float) squares)
+	int streams, int hidden, PLUMB_SHARED_PTR(float) staged, PLUMB_SHARED_PTR(float) squares)
 {
 	enum { PAIRS = NORM_THREADS / 2, FLIGHT = Inject ? INJECT_FLIGHT : 10 }; /* 10: all of a stream of 2560 */
 	const int thread = static_cast<int>(threadIdx.x), i = thread % PAIRS;
-	bool ready = !Inject; /* the branch is in staged */
 
-	for (int s = thread / PAIRS; !ready || s < streams; s += 32 * DOWN_WARPS / PAIRS) {
-		const int length = s < streams ? hidden : 0;
-		const float injection = Inject && s < streams ? inject.injection[s] : 0.0f;
+	for (int s = thread / PAIRS; s < streams; s += 32 * DOWN_WARPS / PAIRS) {
+		const float injection = Inject ? inject.injection[s] : 0.0f;
+		PLUMB_SHARED_PTR(float) to = staged + plumb_staged_index(streams * hidden, s * hidden + 2 * i);
 		float even = 0.0f, odd = 0.0f;
-		for (int k0 = 2 * i; !ready || k0 < length; k0 += FLIGHT * NORM_THREADS) {
-			float2 v[FLIGHT];
+		for (int k0 = 2 * i; k0 < hidden; k0 += FLIGHT * NORM_THREADS) {
+			float2 v[FLIGHT], branch[FLIGHT];
 			PLUMB_UNROLL
-			for (int f = 0; f < FLIGHT; f++) { /* past the end +0, whose square leaves a sum as it is */
-				const int k = k0 + f * NORM_THREADS;
-				v[f] = make_float2(0.0f, 0.0f);
-				if (k < length)
-					v[f] = *PLUMB_AS(const float2, x + s * hidden + k);
-			}
-			if (!ready) {
-				branch_put(inject.branch, hidden, near, staged);
-				__syncthreads();
-				ready = true;
-			}
-			PLUMB_UNROLL
-			for (int f = 0; f < FLIGHT && Inject; f++) { /* no load is conditional */
-				const int k = k0 + f * NORM_THREADS;
-				const float2 branch = *PLUMB_AS(const float2, staged + min(k, hidden - 2));
-				const float even_new = injected(inject.bf16, v[f].x, branch.x, injection);
-				const float odd_new = injected(inject.bf16, v[f].y, branch.y, injection);
-				v[f].x = k < length ? even_new : 0.0f;
-				v[f].y = k < length ? odd_new : 0.0f;
+			for (int f = 0; f < FLIGHT; f++) {
+				const int k = min(k0 + f * NORM_THREADS, hidden - 2); /* no load is conditional */
+				v[f] = *PLUMB_AS(const float2, x + s * hidden + k);
+				if (Inject)
+					branch[f] = *PLUMB_AS(const float2, inject.branch + k);
 			}
 			PLUMB_UNROLL
 			for (int f = 0; f < FLIGHT; f++) {
-				even = fmaf(v[f].x, v[f].x, even);
-				odd = fmaf(v[f].y, v[f].y, odd);
+				const bool live = k0 + f * NORM_THREADS < hidden;
+				if (Inject) {
+					v[f].x = injected(inject.bf16, v[f].x, branch[f].x, injection);
+					v[f].y = injected(inject.bf16, v[f].y, branch[f].y, injection);
+				}
+				if (Inject && live) /* NORM_THREADS columns on, as many halves of them on */
+					*PLUMB_AS(float2, to + (k0 - 2 * i + f * NORM_THREADS) / 2) = v[f];
+				even = live ? fmaf(v[f].x, v[f].x, even) : even;
+				odd = live ? fmaf(v[f].y, v[f].y, odd) : odd;
 			}
 		}
 		float sum = even + odd;
 		PLUMB_UNROLL
 		for (int offset = 1; offset < 16; offset *= 2)
 			sum = sum + __shfl_xor_sync(PLUMB_FULL_WARP, sum, offset);
-		if (thread % 16 == 0 && s < streams)
+		if (thread % 16 == 0)
 			squares[s * NORM_WARPS + i / 16] = sum;
 	}
 }
@@ -191,50 +151,21 @@ static __device__ __forceinline__ void norm_weights(
 		return;
 	}
 	PLUMB_UNROLL
-	for (int j = 0; j < PLUMB_COLUMNS; j++) {
-		const uint16_t half = static_cast<uint16_t>(pair[j / 2] >> j % 2 * 16);
-		w[j] = norm.format == PLUMB_BF16 ? plumb_bf16_to_f32(half) : plumb_f16_to_f32(half);
+	for (int j = 0; j < 4; j++) {
+		if (norm.format == PLUMB_BF16) {
+			w[2 * j] = __uint_as_float(pair[j] << 16);
+			w[2 * j + 1] = __uint_as_float(pair[j] & 0xffff0000u);
+		} else {
+			plumb_f16_pair(pair[j], w[2 * j], w[2 * j + 1]);
+		}
 	}
-}
-
-/* A lane's columns of the streams, as hc_inject leaves them. */
-template <int Steps>
-static __device__ __forceinline__ void vector_inject(const struct plumb_hc_inject_launch &inject,
-	PLUMB_SHARED_PTR(float) staged, int hidden, int first, int k1, struct plumb_vector<Steps> &v)
-{
-	PLUMB_UNROLL
-	for (int s = 0; s < Steps; s++) {
-		const int k = first + s * PLUMB_ROW_LANES;
-		if (k >= k1)
-			continue;
-		const int stream = k / hidden, c = k - stream * hidden;
-		const float injection = inject.injection[stream];
-		float b[PLUMB_COLUMNS];
-		plumb_unpack(*PLUMB_AS(const float4, staged + c), *PLUMB_AS(const float4, staged + c + 4), b);
-		PLUMB_UNROLL
-		for (int j = 0; j < PLUMB_COLUMNS; j++)
-			v.x[s][j] = injected(inject.bf16, v.x[s][j], b[j], injection);
-	}
-}
-
-/* Element i of the streams: as it is or, Inject, as hc_inject leaves it, where it is then put. */
-template <bool Inject>
-static __device__ __forceinline__ float stream_value(
-	const float *residual, const struct plumb_hc_inject_launch &inject, int hidden, int i)
-{
-	if (!Inject)
-		return residual[i];
-	const int stream = i / hidden;
-	const float x = injected(inject.bf16, residual[i], inject.branch[i - stream * hidden], inject.injection[stream]);
-	inject.residual_out[i] = x;
-	return x;
 }
 
 /* Norm and down in one launch, wide. The scales of all streams are needed before the first product, and every block sums
  * the squares for itself: 40 KiB from L2, while its rows of down, asked for first, come from memory. A lane norms the columns
  * of its own piece; normed, an output besides, is written by all blocks, a slice each. Whatever does not depend on the scales
  * is asked for before they are known. Inject: the streams are not there yet, only what hc_inject makes them of: each block
- * makes what it reads, and a slice for those who come later. */
+ * makes them, in shared memory, and writes a slice for those who come later. */
 template <int Format, int Steps, bool Inject>
 static __global__ void __launch_bounds__(32 * DOWN_WARPS, 1)
 	hc_norm_down_kernel(struct plumb_hc_inject_launch inject, struct plumb_hc_norm norm, struct plumb_hc_down a)
@@ -242,7 +173,7 @@ static __global__ void __launch_bounds__(32 * DOWN_WARPS, 1)
 	PLUMB_SHARED(float, partial, DOWN_WARPS *DOWN_WIDE_ROWS);
 	PLUMB_SHARED(float, squares, DOWN_WIDE_STREAMS *NORM_WARPS);
 	PLUMB_SHARED(float, scale, DOWN_WIDE_STREAMS);
-	PLUMB_DYNAMIC_SHARED(float, staged); /* Inject: the branch (D) */
+	PLUMB_DYNAMIC_SHARED(float, staged); /* Inject: the streams (streams * D) */
 	const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, shift = __ffs(a.pieces) - 1;
 	const int cols = static_cast<int>(a.cols), hidden = static_cast<int>(norm.hidden);
 	const int piece = warp & (a.pieces - 1), groups = DOWN_WARPS >> shift, length = plumb_gemv_piece(cols, shift);
@@ -253,12 +184,12 @@ static __global__ void __launch_bounds__(32 * DOWN_WARPS, 1)
 	const bool early = (!Inject || INJECT_EARLY) && norm_early(norm);
 	struct plumb_row row[DOWN_WIDE_ROWS];
 	struct plumb_lane_row<Format, Steps> stored[DOWN_WIDE_ROWS];
-	struct plumb_vector<Steps> v = {
-	};
+	struct plumb_vector<PLUMB_GEMV_LONG> raw;
+	struct plumb_vector<Steps> v;
 	uint4 code[Steps];
+	int stream[Steps];
 	float sum[DOWN_WIDE_ROWS], x_out = 0.0f, w_out = 0.0f;
-	struct branch_near near;
-	int out = static_cast<int>(blockIdx.x * blockDim.x) + thread;
+	const int first_out = static_cast<int>(blockIdx.x * blockDim.x) + thread;
 
 	plumb_grid_launch_dependents();
 	PLUMB_UNROLL
@@ -271,27 +202,23 @@ static __global__ void __launch_bounds__(32 * DOWN_WARPS, 1)
 	PLUMB_UNROLL
 	for (int s = 0; s < Steps; s++) {
 		const int k = first_column + s * PLUMB_ROW_LANES;
+		stream[s] = min(k, cols - 1) / hidden;
 		code[s] = make_uint4(0, 0, 0, 0);
 		if (early && k < k1)
 			code[s] = *PLUMB_AS(const uint4, static_cast<const uint16_t *>(norm.norm) + k);
 	}
-	if (out < cols)
-		w_out = plumb_stored_value(norm.format, norm.norm, out);
+	if (first_out < cols)
+		w_out = plumb_stored_value(norm.format, norm.norm, first_out);
 	plumb_grid_dependency_wait();
 
-	const float *const residual = Inject ? inject.residual : norm.residual;
-	if (Inject)
-		branch_ask(inject.branch, hidden, near);
-	else
-		plumb_vector_take(residual, cols, k0, k1, partial, v);
-	if (out < cols)
-		x_out = residual[out];
-	stream_squares<Inject>(residual, inject, near, norm.streams, hidden, staged, squares);
-	if (Inject) /* now from L1: before, its registers are the branch's */
-		plumb_vector_take(residual, cols, k0, k1, partial, v);
-	if (Inject)
-		vector_inject<Steps>(inject, staged, hidden, first_column, k1, v);
+	if (!Inject)
+		plumb_registers_take(norm.residual, k0, k1, v);
+	if (!Inject && first_out < cols)
+		x_out = norm.residual[first_out];
+	stream_squares<Inject>(Inject ? inject.residual : norm.residual, inject, norm.streams, hidden, staged, squares);
 	__syncthreads();
+	if (Inject)
+		plumb_staged_view(staged, cols, k0, k1, raw);
 	if (thread < norm.streams) {
 		const float mean = plumb_warps_tree(squares + thread * NORM_WARPS) / static_cast<float>(hidden);
 		scale[thread] = plumb_rsqrtf(mean + norm.eps);
@@ -301,9 +228,11 @@ static __global__ void __launch_bounds__(32 * DOWN_WARPS, 1)
 	for (int s = 0; s < Steps; s++) {
 		const int k = first_column + s * PLUMB_ROW_LANES;
 		float w[PLUMB_COLUMNS];
+		if (Inject)
+			plumb_vector_step<false>(raw, s, v.x[s]);
 		if (k >= k1)
-			continue; /* stays -0 */
-		const float r = scale[k / hidden];
+			continue; /* -0 */
+		const float r = scale[stream[s]];
 		norm_weights(norm, early, code[s], k, w);
 		PLUMB_UNROLL
 		for (int j = 0; j < PLUMB_COLUMNS; j++)
@@ -315,15 +244,15 @@ static __global__ void __launch_bounds__(32 * DOWN_WARPS, 1)
 		for (int r = 0; r < DOWN_WIDE_ROWS; r++)
 			partial[warp * DOWN_WIDE_ROWS + r] = sum[r];
 	}
-	if (Inject && out < cols)
-		inject.residual_out[out] = x_out =
-			injected(inject.bf16, x_out, staged[out % hidden], inject.injection[out / hidden]);
-	if (out < cols)
-		norm.normed[out] = plumb_rne(a.bf16, (x_out * scale[out / hidden]) * (1.0f + w_out));
-	for (out += static_cast<int>(gridDim.x * blockDim.x); out < cols; out += static_cast<int>(gridDim.x * blockDim.x))
-		norm.normed[out] =
-			plumb_rne(a.bf16, (stream_value<Inject>(residual, inject, hidden, out) * scale[out / hidden]) *
-						  (1.0f + plumb_stored_value(norm.format, norm.norm, out)));
+	for (int out = first_out; out < cols; out += static_cast<int>(gridDim.x * blockDim.x)) {
+		const float w = out == first_out ? w_out : plumb_stored_value(norm.format, norm.norm, out);
+		const float x = Inject             ? staged[plumb_staged_index(cols, out)]
+		                : out == first_out ? x_out
+		                                   : norm.residual[out];
+		if (Inject)
+			inject.residual_out[out] = x;
+		norm.normed[out] = plumb_rne(a.bf16, (x * scale[out / hidden]) * (1.0f + w));
+	}
 	__syncthreads();
 	const int n = block_row + thread;
 	if (thread >= groups * DOWN_WIDE_ROWS || n >= rows)
@@ -533,7 +462,7 @@ static int launch_norm_down(const struct plumb_hc_inject_launch *inject, const s
 	const unsigned blocks = blocks_of(rows, DOWN_WARPS / down->pieces * DOWN_WIDE_ROWS);
 	const bool wide = norm_down_is_wide(norm, down) && (!Inject || inject_is_wide(inject));
 	const int steps = wide ? plumb_gemv_steps(down->cols, down->pieces) : 0;
-	const size_t shared = Inject ? static_cast<size_t>(norm->hidden) * sizeof(float) : 0;
+	const size_t shared = Inject ? plumb_staged_floats(down->cols) * sizeof(float) : 0;
 	int status;
 
 	switch (steps ? down->down.format * 16 + steps : -1) {

@@ -143,7 +143,8 @@ static __global__ void __launch_bounds__(32 * Warps, Blocks) linear_staged_kerne
 	const int k0 = piece * length, k1 = min(k0 + length, cols);
 	const int64_t block_row = static_cast<int64_t>(blockIdx.x) * (groups * Rows);
 	const int64_t first = block_row + warp / Pieces * Rows;
-	PLUMB_SHARED_PTR(unsigned char) slot = PLUMB_AS(unsigned char, staged + cols) + warp * Rows * row_bytes;
+	PLUMB_SHARED_PTR(unsigned char)
+	slot = PLUMB_AS(unsigned char, staged + cols + PLUMB_STAGED_GAP) + warp * Rows * row_bytes;
 	int64_t n = first + lane < a.rows ? first + lane : a.rows - 1; /* past the end the last row again, for nobody */
 	const int p = part_of(a, &n);
 	const struct plumb_row mine = plumb_row_of<Format>(a.part[p].w, n, cols); /* row `lane` of the warp's */
@@ -238,7 +239,7 @@ template <int Format, int Pieces, int Steps, int Rows, int Flight, int Warps, in
 static int launch_staged(const struct plumb_linear *a, void *stream)
 {
 	const int rows = Warps / Pieces * Rows;
-	const size_t shared = sizeof(float) * static_cast<size_t>(a->cols) +
+	const size_t shared = sizeof(float) * plumb_staged_floats(a->cols) +
 	                      static_cast<size_t>(Warps * Rows * Steps * plumb_staged<Format>::STEP);
 
 	static_assert(Rows % Flight == 0 && Rows / Flight <= 2, "two groups of copies");

@@ -104,15 +104,16 @@ static __device__ __forceinline__ void rows_piece(const struct plumb_matrix (&m)
 
 /* --- router --- */
 
-static __device__ __forceinline__ float block_max(float v, PLUMB_SHARED_PTR(float) part)
+/* warp_key: (ROUTER_WARPS), not used again by the block without a barrier between. */
+static __device__ __forceinline__ float block_max(float v, PLUMB_SHARED_PTR(unsigned) warp_key)
 {
-	v = plumb_warp_larger(v);
-	if (threadIdx.x % 32 == 0)
-		part[threadIdx.x / 32] = v;
+	const int lane = static_cast<int>(threadIdx.x) % 32;
+	const unsigned key = __reduce_max_sync(PLUMB_FULL_WARP, plumb_order_key(v));
+
+	if (lane == 0)
+		warp_key[threadIdx.x / 32] = key;
 	__syncthreads();
-	for (int w = 0; w < ROUTER_WARPS; w++)
-		v = plumb_larger(v, part[w]);
-	return v;
+	return plumb_key_value(__reduce_max_sync(PLUMB_FULL_WARP, lane < ROUTER_WARPS ? warp_key[lane] : 0u));
 }
 
 /* strided(256) sum of exp(logit - max): thread j of the first 256 is accumulator j. */
@@ -177,16 +178,16 @@ static __host__ __device__ __forceinline__ int power_of_two(int n)
 }
 
 template <typename Ranks>
-static __device__ __forceinline__ void choose(
-	const struct plumb_moe_router_launch &a, Ranks rank, PLUMB_SHARED_PTR(float) part)
+static __device__ __forceinline__ void choose(const struct plumb_moe_router_launch &a, Ranks rank,
+	PLUMB_SHARED_PTR(float) part, PLUMB_SHARED_PTR(unsigned) warp_key)
 {
 	const int size = power_of_two(a.experts);
 	float max = -INFINITY;
 
 	for (int e = threadIdx.x; e < a.experts; e += ROUTER_THREADS)
 		max = plumb_larger(max, __ldcg(a.logits + e));
-	max = block_max(max, part);
-	const float sum = block_exp_sum(a.logits, a.experts, max, part + ROUTER_WARPS);
+	max = block_max(max, warp_key);
+	const float sum = block_exp_sum(a.logits, a.experts, max, part);
 	for (int e = threadIdx.x; e < a.experts; e += ROUTER_THREADS)
 		rank[e] = rank_of(plumb_divf(plumb_expf(__ldcg(a.logits + e) - max), sum), e);
 	for (int e = a.experts + threadIdx.x; e < size; e += ROUTER_THREADS)
@@ -196,28 +197,47 @@ static __device__ __forceinline__ void choose(
 		float chosen = 0.0f;
 		for (int k = 0; k < a.chosen; k++)
 			chosen = chosen + rank_prob(rank[k]);
-		part[0] = chosen;
+		part[PLUMB_ROW_LANES / 32] = chosen;
 	}
 	__syncthreads();
 	for (int k = threadIdx.x; k < a.chosen; k += ROUTER_THREADS) {
 		const float prob = rank_prob(rank[k]);
 		a.expert[k] = static_cast<int32_t>(~static_cast<unsigned>(rank[k]));
-		a.weight[k] = plumb_rne(a.bf16, a.norm_topk ? plumb_divf(prob, part[0]) : prob);
+		a.weight[k] = plumb_rne(a.bf16, a.norm_topk ? plumb_divf(prob, part[PLUMB_ROW_LANES / 32]) : prob);
 	}
 }
 
-/* The same for up to ROUTER_THREADS experts, one a thread, without a sort. In its warp a probability's place is the number
- * of better ones; the first A of every warp are candidates, and a candidate's slot is the number of better candidates. */
+/* Probabilities that reach this bound, as the upper half of a rank, are at least `wanted`: of the warps' best, the wanted-th;
+ * 0, which all reach, if there are fewer warps. */
+static __device__ __forceinline__ unsigned rank_bound(PLUMB_SHARED_PTR(unsigned) warp_key, int wanted)
+{
+	const int lane = static_cast<int>(threadIdx.x) % 32;
+	const unsigned mine = lane < ROUTER_WARPS ? warp_key[lane] : 0u;
+	int above = 0;
+
+	PLUMB_UNROLL
+	for (int w = 0; w < ROUTER_WARPS; w++)
+		above += warp_key[w] > mine;
+	const bool best = lane < ROUTER_WARPS && above < wanted;
+	const unsigned bound = __reduce_min_sync(PLUMB_FULL_WARP, best ? mine : 0xffffffffu);
+	return wanted > ROUTER_WARPS ? 0u : bound;
+}
+
+/* The same for up to ROUTER_THREADS experts, one a thread, without a sort. The probabilities that reach rank_bound, some
+ * fifteen of 512, are candidates, in any order; a candidate's slot is the number of better ones. */
 static __device__ __forceinline__ void choose_few(const struct plumb_moe_router_launch &a,
-	PLUMB_SHARED_PTR(unsigned long long) rank, PLUMB_SHARED_PTR(float) part, PLUMB_SHARED_PTR(float) value)
+	PLUMB_SHARED_PTR(unsigned long long) rank, PLUMB_SHARED_PTR(float) part, PLUMB_SHARED_PTR(unsigned) warp_key,
+	PLUMB_SHARED_PTR(float) value, PLUMB_SHARED_PTR(int) candidates)
 {
 	const int e = static_cast<int>(threadIdx.x), lane = e % 32, warp = e / 32;
 	const bool live = e < a.experts;
 	const float logit = live ? __ldcg(a.logits + e) : -INFINITY;
-	const float max = block_max(logit, part);
+	const float max = block_max(logit, warp_key);
 	const float power = plumb_expf(logit - max);
 
 	value[e] = power;
+	if (e == 0)
+		candidates[0] = 0;
 	__syncthreads();
 	if (e < PLUMB_ROW_LANES) { /* strided(256): thread j is accumulator j */
 		float sum = 0.0f;
@@ -225,28 +245,27 @@ static __device__ __forceinline__ void choose_few(const struct plumb_moe_router_
 			sum = sum + value[i];
 		sum = plumb_warp_sum(sum);
 		if (lane == 0)
-			part[ROUTER_WARPS + warp] = sum;
+			part[warp] = sum;
 	}
 	__syncthreads();
-	const float prob = plumb_divf(power, plumb_warps_tree(part + ROUTER_WARPS));
+	const float prob = plumb_divf(power, plumb_warps_tree(part));
 	const unsigned long long mine = live ? rank_of(prob, e) : 0;
-	const unsigned high = static_cast<unsigned>(mine >> 32);
-	int place = 0;
-	PLUMB_UNROLL
-	for (int i = 0; i < 32; i++) { /* of equal ones the lower lane has the lower index */
-		const unsigned other = __shfl_sync(PLUMB_FULL_WARP, high, i);
-		place += other > high || (other == high && i < lane);
-	}
-	const int kept = min(a.chosen, 32), warps = (a.experts + 31) / 32, candidates = warps * kept;
-	if (warp < warps && place < kept)
-		rank[warp * kept + place] = mine;
+	const unsigned high = static_cast<unsigned>(mine >> 32), best = __reduce_max_sync(PLUMB_FULL_WARP, high);
+	if (lane == 0)
+		warp_key[warp] = best;
 	__syncthreads();
-	for (int c = e; c < candidates; c += ROUTER_THREADS) {
-		const unsigned long long key = rank[c];
+	const unsigned bound = rank_bound(warp_key, a.chosen);
+	if (live && high >= bound)
+		rank[atomicAdd(&candidates[0], 1)] = mine;
+	__syncthreads();
+	if (e < candidates[0]) {
+		const unsigned long long key = rank[e];
+		const int count = candidates[0];
 		int slot = 0;
-		for (int i = 0; i < candidates; i++)
+		PLUMB_UNROLL_8
+		for (int i = 0; i < count; i++)
 			slot += rank[i] > key;
-		if (slot < a.chosen && key != 0) {
+		if (slot < a.chosen) {
 			a.expert[slot] = static_cast<int32_t>(~static_cast<unsigned>(key));
 			value[slot] = rank_prob(key);
 		}
@@ -254,6 +273,7 @@ static __device__ __forceinline__ void choose_few(const struct plumb_moe_router_
 	__syncthreads();
 	if (e < a.chosen) {
 		float chosen = 0.0f;
+		PLUMB_UNROLL_8
 		for (int k = 0; k < a.chosen; k++)
 			chosen = chosen + value[k];
 		a.weight[e] = plumb_rne(a.bf16, a.norm_topk ? plumb_divf(value[e], chosen) : value[e]);
@@ -285,9 +305,11 @@ static __device__ __forceinline__ float router_piece(const struct plumb_moe_rout
 template <bool Wide>
 static __global__ void __launch_bounds__(ROUTER_THREADS, 1) moe_router_kernel(struct plumb_moe_router_launch a)
 {
-	PLUMB_SHARED(float, part, 2 * ROUTER_WARPS);
+	PLUMB_SHARED(float, part, ROUTER_WARPS);
+	PLUMB_SHARED(unsigned, warp_key, ROUTER_WARPS);
 	PLUMB_SHARED(float, value, ROUTER_THREADS);
 	PLUMB_SHARED(int, last, 1);
+	PLUMB_SHARED(int, candidates, 1);
 	PLUMB_DYNAMIC_SHARED(unsigned long long, rank);
 	const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 	const int piece = warp % a.pieces;
@@ -331,11 +353,11 @@ static __global__ void __launch_bounds__(ROUTER_THREADS, 1) moe_router_kernel(st
 	if (!last[0])
 		return;
 	if (a.rank)
-		choose(a, reinterpret_cast<unsigned long long *>(a.rank), part);
+		choose(a, reinterpret_cast<unsigned long long *>(a.rank), part, warp_key);
 	else if (a.experts <= ROUTER_THREADS)
-		choose_few(a, rank, part, value);
+		choose_few(a, rank, part, warp_key, value, candidates);
 	else
-		choose(a, rank, part);
+		choose(a, rank, part, warp_key);
 }
 
 extern "C" int PLUMB_LAUNCHER(moe_router)(const struct plumb_moe_router_launch *launch, void *stream)
@@ -442,28 +464,34 @@ static __device__ __forceinline__ void unit_sums(const struct plumb_matrix &gate
 	}
 }
 
-/* Whole rows, wide. A warp takes GATE_UP_UNITS neighbouring units; lane u finishes unit u. The routed experts come first, in
- * blocks of their own, so that a block has one format. */
+/* Blocks on a processor, at least: two formats in one kernel need more registers. */
+static constexpr int gate_up_blocks(int format, int shared_format)
+{
+	return format == shared_format ? PLUMB_GEMV_BLOCKS : format == PLUMB_FP8_BLOCK ? 2 : 3;
+}
+
+/* Whole rows, wide. A warp takes GATE_UP_UNITS neighbouring units; lane u finishes unit u. The shared expert comes first, in
+ * blocks of its own, so that a block has one format; early, these multiply while the router is still choosing. */
 template <int Format, int SharedFormat, int Steps>
-static __global__ void __launch_bounds__(32 * GATE_UP_WIDE_WARPS, Format == SharedFormat ? PLUMB_GEMV_BLOCKS : 3)
-	moe_gate_up_wide_kernel(struct plumb_moe_gate_up_launch a, int routed_blocks)
+static __global__ void __launch_bounds__(32 * GATE_UP_WIDE_WARPS, gate_up_blocks(Format, SharedFormat))
+	moe_gate_up_wide_kernel(struct plumb_moe_gate_up_launch a, int shared_blocks)
 {
 	PLUMB_DYNAMIC_SHARED(float, staged);
 	const int warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
 	const int cols = static_cast<int>(a.cols), inner = static_cast<int>(a.inner);
-	const bool shared = static_cast<int>(blockIdx.x) >= routed_blocks;
+	const bool shared = static_cast<int>(blockIdx.x) < shared_blocks;
 	const int units = shared ? static_cast<int>(a.shared_inner) : a.chosen * inner;
-	const int block = static_cast<int>(blockIdx.x) - (shared ? routed_blocks : 0);
+	const int block = static_cast<int>(blockIdx.x) - (shared ? 0 : shared_blocks);
 	const int first = (block * GATE_UP_WIDE_WARPS + warp) * GATE_UP_UNITS;
 	struct plumb_vector<Steps> v = {
 	};
 	float gate = 0.0f, up = 0.0f;
 
 	if (!a.early)
-		plumb_grid_dependency_wait();
+		plumb_grid_dependency_wait_plain();
 	plumb_vector_take(a.x, cols, 0, cols, staged, v);
-	if (a.early)
-		plumb_grid_dependency_wait(); /* which experts, is what the launch before says */
+	if (!shared)
+		plumb_grid_dependency_wait_plain(); /* which experts, is what the launch before says */
 	plumb_grid_launch_dependents();
 	PLUMB_NO_UNROLL
 	for (int u = 0; u < GATE_UP_UNITS; u++) {
@@ -483,6 +511,7 @@ static __global__ void __launch_bounds__(32 * GATE_UP_WIDE_WARPS, Format == Shar
 		gate = lane == u ? sum[0] : gate;
 		up = lane == u ? sum[1] : up;
 	}
+	plumb_grid_dependency_wait_plain(); /* who has waited does not wait again */
 	if (lane >= GATE_UP_UNITS || first + lane >= units)
 		return;
 	const float gated = plumb_rne(a.bf16, plumb_siluf(plumb_rne(a.bf16, gate)));
@@ -492,19 +521,19 @@ static __global__ void __launch_bounds__(32 * GATE_UP_WIDE_WARPS, Format == Shar
 template <int Format, int Steps> static int gate_up_wide(const struct plumb_moe_gate_up_launch *a, void *stream)
 {
 	enum { UNITS = GATE_UP_WIDE_WARPS * GATE_UP_UNITS }; /* of a block */
-	const int routed = static_cast<int>((a->chosen * a->inner + UNITS - 1) / UNITS);
-	const unsigned blocks = static_cast<unsigned>(routed + (a->shared_inner + UNITS - 1) / UNITS);
+	const int shared_blocks = static_cast<int>((a->shared_inner + UNITS - 1) / UNITS);
+	const unsigned blocks = static_cast<unsigned>(shared_blocks + (a->chosen * a->inner + UNITS - 1) / UNITS);
 	const size_t shared = plumb_gemv_shared(a->cols, Steps);
 
 	if (a->shared_gate.format == Format)
 		return PLUMB_LAUNCH_DEPENDENT((moe_gate_up_wide_kernel<Format, Format, Steps>), blocks,
-			32 * GATE_UP_WIDE_WARPS, shared, stream, *a, routed);
+			32 * GATE_UP_WIDE_WARPS, shared, stream, *a, shared_blocks);
 	if constexpr (Format == PLUMB_NVFP4)
 		if (a->shared_gate.format == PLUMB_FP8_ROW)
 			return PLUMB_LAUNCH_DEPENDENT((moe_gate_up_wide_kernel<Format, PLUMB_FP8_ROW, Steps>), blocks,
-				32 * GATE_UP_WIDE_WARPS, shared, stream, *a, routed);
+				32 * GATE_UP_WIDE_WARPS, shared, stream, *a, shared_blocks);
 	return PLUMB_LAUNCH_DEPENDENT((moe_gate_up_wide_kernel<Format, PLUMB_BF16, Steps>), blocks, 32 * GATE_UP_WIDE_WARPS,
-		shared, stream, *a, routed);
+		shared, stream, *a, shared_blocks);
 }
 
 static bool gate_up_is_wide(const struct plumb_moe_gate_up_launch *a)

@@ -101,12 +101,17 @@ static __device__ __forceinline__ float plumb_larger(float a, float b)
 	return a != a || a > b ? a : b;
 }
 
-static __device__ __forceinline__ float plumb_warp_larger(float v)
+/* A key in the order of the values, for __reduce_max_sync: NaN has the largest, -0 one below that of +0. And the value of a
+ * key; NaN loses its payload. */
+static __device__ __forceinline__ unsigned plumb_order_key(float v)
 {
-	PLUMB_UNROLL
-	for (int offset = 1; offset < 32; offset *= 2)
-		v = plumb_larger(v, __shfl_xor_sync(PLUMB_FULL_WARP, v, offset));
-	return v;
+	const unsigned bits = __float_as_uint(v);
+	return v != v ? 0xffffffffu : bits >> 31 ? ~bits : bits | 0x80000000u;
+}
+
+static __device__ __forceinline__ float plumb_key_value(unsigned key)
+{
+	return __uint_as_float(key >> 31 ? key ^ 0x80000000u : ~key);
 }
 
 /* Add the products a[k]*b[k], k0 <= k < k1, of binary32 vectors to the lane's accumulators; k0 is a multiple of the width.

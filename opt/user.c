@@ -56,7 +56,7 @@ static void enter_file(struct plumb_user *u, const char *path, const char *phase
 	m->position = -1;
 	m->calls++;
 	m->under_way = 1;
-	user_world_enter(&u->world, mode, true, false);
+	user_world_enter(&u->world, mode, true, false, 0);
 }
 
 static const char *leave_file(struct plumb_user *u, fenv_t *mode)
@@ -461,53 +461,23 @@ static int unit_take(struct plumb_user *u, const struct user_library *l, const s
 
 /* ---- binding ---- */
 
-/* Whether a layer runs every op of the unit; -1: it runs some of them, or elsewhere, so that they cannot be called as
- * one. *stray: the op that stands alone. */
-static int layer_fits(const struct user_unit *unit, const struct plumb_config *cfg, int layer, enum plumb_op *stray)
-{
-	struct plumb_step step[PLUMB_FLOW_MAX];
-	int n = plumb_flow_order(cfg, layer, step), fits = 0;
-
-	for (int i = 0; i < n; i++) {
-		int j = 0;
-		while (j < unit->ops && unit->op[j] != step[i].op)
-			j++;
-		if (j == unit->ops)
-			continue;
-		*stray = step[i].op;
-		for (j = 0; j < unit->ops; j++)
-			if (i + j >= n || step[i + j].op != unit->op[j])
-				return -1;
-		if (unit->ops > 1 && step[i].op == PLUMB_EMBED)
-			return -1; /* all layers are between embed and its successor outside of them */
-		i += unit->ops - 1;
-		fits = 1;
-	}
-	return fits;
-}
-
 static int bind_unit(const struct user_unit *unit, struct plumb_plan *plan, const struct plumb_config *cfg, int first,
 	int last, bool must, struct plumb_error *err)
 {
 	int bound = 0;
 
 	for (int l = first; l <= last && l <= cfg->layers; l++) {
-		enum plumb_op stray = PLUMB_OP_COUNT;
-		int fits = layer_fits(unit, cfg, l, &stray);
-		/* the ops of a fused entry that a layer of another kind runs in another company are left alone */
-		bool some_missing = false;
-		for (int j = 0; j < unit->ops; j++)
-			some_missing = some_missing || !plumb_op_runs(cfg, unit->op[j], l);
-		if (fits < 0 && some_missing)
-			continue;
+		int stray, fits = plumb_flow_fits(cfg, l, unit->op, unit->ops, &stray);
 		if (fits < 0) {
+			struct plumb_step order[PLUMB_FLOW_MAX];
 			char where[32] = "after the layers";
 			if (l < cfg->layers)
 				snprintf(where, sizeof where, "in layer %d", l);
+			plumb_flow_order(cfg, l, order);
 			return plumb_fail(err, PLUMB_BAD_INPUT,
 				"%s: %s the ops of '%s' do not always follow each other (%s stands apart), expected "
 				"neighbours",
-				unit->library->path, where, unit->kernel->ops, plumb_ops[stray].name);
+				unit->library->path, where, unit->kernel->ops, plumb_ops[order[stray].op].name);
 		}
 		for (int j = 0; j < unit->ops && fits; j++)
 			plumb_plan_bind(plan, unit->op[j], l, l, (struct plumb_binding){&unit->seat_set, &unit->seat[j]});

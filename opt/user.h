@@ -53,8 +53,7 @@ void plumb_user_destroy(struct plumb_user *user);
 
 /* Load a shared object, once. path: as dlopen takes it, but a name without '/' is looked for in the current folder
  * only. Errors: PLUMB_BAD_INPUT naming the file and what is wrong: it cannot be loaded (the linker's words), has no
- * plumb_kernels, serves another ABI, offers nothing, an unknown op, an op twice in one entry, or one list of ops
- * twice. */
+ * plumb_kernels, serves another ABI, offers nothing, an unknown op, or one list of ops twice. */
 int plumb_user_load(struct plumb_user *user, const char *path, struct plumb_error *err);
 
 /* Whether a loaded library has an entry for these ops that wants the memory of a GPU, or of simt's own. */
@@ -84,6 +83,7 @@ int plumb_user_whole(const struct plumb_user *user, const struct plumb_plan *pla
 struct plumb_user_options {
 	struct plumb_guard *guard; /* for the users' calls; NULL: each runs once, over outputs that hold NaN */
 	bool guard_all;            /* the guard takes all other calls too */
+	int threads;               /* of OpenMP that a kernel finds, whatever the process has; 0: those of the process */
 	/* Computes what lies inside a fused entry, before its kernel runs, into the decoder's buffers and on copies of
 	 * the state: for those who judge a choice by the scores it was made from. NULL: such buffers hold anything. */
 	const struct plumb_set *shadow;

@@ -54,7 +54,8 @@ void user_enter(struct user_unit *unit, const char *phase, const struct plumb_ca
 	m->calls++;
 	m->under_way = 1;
 	unit->entered += unit->entered < USER_THOROUGH;
-	user_world_enter(&unit->user->world, &unit->library->mode, unit->entered < USER_THOROUGH, unit->library->pool);
+	user_world_enter(&unit->user->world, &unit->library->mode, unit->entered < USER_THOROUGH, unit->library->pool,
+		unit->user->options.threads);
 }
 
 const char *user_leave(struct plumb_user *u)

@@ -92,6 +92,7 @@ struct user_world {
 	struct stat place;
 	fenv_t outside, inside;
 	bool pool;     /* the code may have used OpenMP's threads */
+	int threads;   /* how many of them the process had; 0: it is not asked */
 	uint64_t open; /* descriptors, one bit each */
 	int looked_at; /* how many of them */
 	FILE *output;  /* plumb's stdout */
@@ -124,9 +125,9 @@ void user_world_begin(struct user_world *world, struct plumb_user_mark *mark);
 void user_world_end(struct user_world *world);
 /* Before and after a user's code. mode: what it runs in; NULL: as the process. leave gives the process its own mode
  * back and returns what was left changed that may not be, a phrase for a message, or NULL; with mode, which gets the
- * one that was left, another mode is no fault. pool: OpenMP's threads get it back as well. A copy of the process (fork)
- * does not come back from it. */
-void user_world_enter(struct user_world *world, const fenv_t *mode, bool thorough, bool pool);
+ * one that was left, another mode is no fault. pool: OpenMP's threads get it back as well; the code finds that many of
+ * them, if threads is not 0. A copy of the process (fork) does not come back from it. */
+void user_world_enter(struct user_world *world, const fenv_t *mode, bool thorough, bool pool, int threads);
 const char *user_world_leave(struct user_world *world, struct plumb_user_mark *mark, fenv_t *mode);
 
 /* Hands over to a user's code, and back: sets the mark, and keeps the process as it is. leave: as user_world_leave. */

@@ -73,9 +73,12 @@ void user_world_end(struct user_world *w)
 	watched = NULL;
 }
 
-void user_world_enter(struct user_world *w, const fenv_t *mode, bool thorough, bool pool)
+void user_world_enter(struct user_world *w, const fenv_t *mode, bool thorough, bool pool, int threads)
 {
 	w->pool = pool;
+	w->threads = pool && threads ? omp_get_max_threads() : 0;
+	if (w->threads)
+		omp_set_num_threads(threads);
 	w->looked_at = thorough ? LOOKED_AT : STANDARD;
 	w->open = open_ones(w->looked_at);
 	w->output = stdout;
@@ -104,6 +107,8 @@ const char *user_world_leave(struct user_world *w, struct plumb_user_mark *mark,
 #pragma omp parallel
 		fesetenv(outside);
 	}
+	if (w->threads)
+		omp_set_num_threads(w->threads);
 	if (kernels_output) {
 		fflush(kernels_output);
 		stdout = w->output;

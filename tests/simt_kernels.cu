@@ -106,7 +106,7 @@ static __global__ void votes_kernel(KERNEL_ARGUMENTS)
 	UNUSED(scratch);
 	const int i = thread_in_grid();
 	const uint32_t v = in[i];
-	uint32_t *mine = out + 8 * i;
+	uint32_t *mine = out + 10 * i;
 
 	mine[0] = __ballot_sync(FULL, v & 1);
 	mine[1] = static_cast<uint32_t>(__any_sync(FULL, (v & 31) == 0));
@@ -116,6 +116,10 @@ static __global__ void votes_kernel(KERNEL_ARGUMENTS)
 	mine[5] = static_cast<uint32_t>(__syncthreads_and((v & 255) != 0));
 	mine[6] = static_cast<uint32_t>(__popc(mine[0] & ((1u << threadIdx.x % 32) - 1))); /* rank among the voters */
 	mine[7] = static_cast<uint32_t>(__syncthreads_count(1));
+	mine[8] = __reduce_max_sync(FULL, v);
+	mine[9] = 0;
+	if (threadIdx.x % 2 == 0) /* of half the lanes */
+		mine[9] = __reduce_min_sync(0x55555555u, v);
 }
 LAUNCH(votes, votes_kernel, 10, 96, 0)
 
@@ -622,13 +626,14 @@ extern "C" int PLUMB_LAUNCHER(test_dependent)(SIMT_ARGUMENTS)
 	return status ? status : PLUMB_LAUNCH_DEPENDENT(consumer_kernel, 4, 64, 0, stream, in, out, scratch);
 }
 
-/* Three launches. The second lets the third begin before or after its own wait; the third reads what the first wrote, before
- * its own wait: allowed in the second case, since then the first has ended. */
-static __global__ void relay_kernel(KERNEL_ARGUMENTS, bool early)
+/* Three launches. The second lets the third begin, some of its four blocks before their own wait, the others after it; the third
+ * reads what the first wrote, before its own wait: allowed where one block of the second waited, since then the first has
+ * ended. */
+static __global__ void relay_kernel(KERNEL_ARGUMENTS, unsigned early)
 {
 	UNUSED(in);
 	UNUSED(scratch);
-	if (early)
+	if (blockIdx.x < early)
 		plumb_grid_launch_dependents();
 	plumb_grid_dependency_wait();
 	plumb_grid_launch_dependents();
@@ -643,7 +648,7 @@ static __global__ void last_kernel(KERNEL_ARGUMENTS)
 	out[thread_in_grid()] = value;
 }
 
-static int dependent_chain(SIMT_ARGUMENTS, bool early)
+static int dependent_chain(SIMT_ARGUMENTS, unsigned early)
 {
 	int status = PLUMB_LAUNCH(producer_kernel, 4, 64, 0, stream, in, out, scratch);
 
@@ -652,16 +657,21 @@ static int dependent_chain(SIMT_ARGUMENTS, bool early)
 	return status ? status : PLUMB_LAUNCH_DEPENDENT(last_kernel, 4, 64, 0, stream, in, out, scratch);
 }
 
+extern "C" int PLUMB_LAUNCHER(test_dependent_chain_some)(SIMT_ARGUMENTS)
+{
+	return dependent_chain(in, out, scratch, stream, 3);
+}
+
 extern "C" int PLUMB_LAUNCHER(test_dependent_chain)(SIMT_ARGUMENTS)
 {
-	return dependent_chain(in, out, scratch, stream, false);
+	return dependent_chain(in, out, scratch, stream, 0);
 }
 
 /* ---- too early: launches do not overlap here, so the bits are right ---- */
 
 extern "C" int PLUMB_LAUNCHER(test_dependent_chain_early)(SIMT_ARGUMENTS)
 {
-	return dependent_chain(in, out, scratch, stream, true);
+	return dependent_chain(in, out, scratch, stream, 4);
 }
 
 extern "C" int PLUMB_LAUNCHER(test_dependent_load_early)(SIMT_ARGUMENTS)

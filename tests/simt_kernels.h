@@ -40,6 +40,7 @@
 	X(arithmetic)                                                                                                      \
 	X(dependent)                                                                                                       \
 	X(dependent_chain)                                                                                                 \
+	X(dependent_chain_some)                                                                                            \
 	X(cluster)                                                                                                         \
 	X(copies)
 

@@ -18,6 +18,8 @@
 #define TINY PLUMB_GOLDEN_DIR "/tiny/tiny.h5"
 #define CHECKPOINT "--checkpoint " PLUMB_GOLDEN_DIR "/tiny/checkpoint "
 #define PLANTED "'" PLUMB_USER_DIR "/planted.so'"
+#define ROUTER "'" PLUMB_USER_DIR "/router.so'"
+#define SCORE "'" PLUMB_USER_DIR "/score.so'"
 #define FUSED "'" PLUMB_USER_DIR "/fused.so'"
 
 struct result {
@@ -312,6 +314,49 @@ START_TEST(one_ulp)
 }
 END_TEST
 
+/* Logits rounded to bf16 come out equal: which expert is taken is not what a bound may explain. */
+START_TEST(order_of_ties)
+{
+	struct result r;
+
+	for (int wrong = 1; wrong >= 0; wrong--) {
+		ck_assert_int_eq(setenv("ROUTER_FAULT", wrong ? "ties" : "", 1), 0);
+		plumb(&r, "",
+			"bisect " TINY " " CHECKPOINT "--policy bf16 --op moe_router=" ROUTER
+			" --case case.h5 --json json");
+		expect(&r, wrong);
+		if (wrong)
+			ck_assert_str_eq(text_of(first_finding(&r), "kind"), "wrong");
+		ck_assert_int_eq(strstr(r.out, "the tie goes to the lower index") != NULL, wrong);
+		done(&r);
+		plumb(&r, "", "replay case.h5 --op moe_router=" ROUTER);
+		expect(&r, wrong);
+		done(&r);
+	}
+	ck_assert_int_eq(unsetenv("ROUTER_FAULT"), 0);
+}
+END_TEST
+
+/* What lies behind the rows that are written: zeros in a fresh cache, which a kernel must not count on. */
+START_TEST(rows_that_nobody_wrote)
+{
+	struct result r;
+
+	for (int wrong = 1; wrong >= 0; wrong--) {
+		if (wrong)
+			ck_assert_int_eq(setenv("SCORE_FAULT", "later", 1), 0);
+		plumb(&r, "", "bisect " TINY " " CHECKPOINT "--op qsa_score=" SCORE " --case case.h5 --json json");
+		expect(&r, wrong);
+		ck_assert_int_eq(strstr(r.out, "follows what memory held before") != NULL, wrong);
+		done(&r);
+		plumb(&r, "", "replay case.h5 --op qsa_score=" SCORE);
+		expect(&r, wrong);
+		done(&r);
+		ck_assert_int_eq(unsetenv("SCORE_FAULT"), 0);
+	}
+}
+END_TEST
+
 START_TEST(not_repeatable)
 {
 	struct result r;
@@ -455,6 +500,9 @@ START_TEST(refusals)
 		{"replay " TINY " --policy f32", "has its own"},
 		{"replay " TINY " --kv-format f32", "has its own"},
 		{"replay " TINY " --profile x", "has its own"},
+		{"replay " PLUMB_GOLDEN_DIR "/cases/argmax.h5 --op embed=opt", "nothing of it was run"},
+		{"replay " PLUMB_GOLDEN_DIR "/cases/argmax.h5 --op all='" PLUMB_USER_DIR "/gate.so'",
+			"nothing of it was run"},
 	};
 	struct dirent *e;
 	struct result r;
@@ -486,6 +534,8 @@ int main(void)
 	tcase_add_test(tc, two_alone);
 	tcase_add_test(tc, past_2051);
 	tcase_add_test(tc, one_ulp);
+	tcase_add_test(tc, order_of_ties);
+	tcase_add_test(tc, rows_that_nobody_wrote);
 	tcase_add_test(tc, not_repeatable);
 	tcase_add_test(tc, crash);
 	tcase_add_test(tc, fused);

@@ -83,7 +83,17 @@ START_TEST(help_and_usage)
 		{"--op gdn_conv@9=ref", "layers"},
 		{"--quiet=1", "--quiet"},
 		{"--tolerances /nonexistent/t.json", "t.json"},
+		{"--layers 0 --op attn_gate=opt", "nothing of it would be compared"}, /* attention is in layer 3 */
+		{"--layers 1-2 --view local --op embed=opt", "nothing of it would be compared"},
+		{"--layers 3 --view local --op gdn_conv=opt --op ple_gate=opt", "nothing of it would be compared"},
 	};
+	static const char *const seen[] = {"--layers 3 --op attn_gate=opt", "--layers out --view local --op embed=opt",
+		"--layers 1-2 --op embed=opt", "--layers 3 --op gdn_conv@0=opt",
+		"--layers 3 --view local --op gdn_conv=opt --op attn_gate=ref"};
+	for (size_t i = 0; i < sizeof seen / sizeof seen[0]; i++) {
+		program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " -q %s", seen[i]);
+		program_expect(&r, 0);
+	}
 	for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
 		program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " %s", wrong[i][0]);
 		program_expect_line(&r, wrong[i][1], "");
@@ -521,6 +531,27 @@ START_TEST(report_paths)
 	program_expect_line(&r, "--json and --junit", "");
 	program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " --json ''");
 	program_expect_line(&r, "--json", "empty");
+	/* inputs of every kind */
+	static const char *const inputs[] = {"--tolerances", "--profile", "--op attn_gate="};
+	scratch_write(dir, "in.so", "mine", 4);
+	for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++) {
+		const char *space = strchr(inputs[i], '=') ? "" : " ";
+		program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " %s%s'%s/in.so' --tap '%s/in.so'", inputs[i],
+			space, dir, dir);
+		program_expect_bad(&r, "--tap ", "in.so would overwrite the input ");
+	}
+	program(&r, dir, "test --op argmax='%s/in.so' --json '%s/in.so'", dir, dir);
+	program_expect_bad(&r, "--json ", "in.so would overwrite the input ");
+	ck_assert_int_eq(stat(scratch_path(path, dir, "in.so"), &after), 0);
+	ck_assert_int_eq(after.st_size, 4);
+	/* a link to nothing, and to itself */
+	for (int loop = 0; loop < 2; loop++) {
+		scratch_path(path, dir, loop ? "loop" : "link");
+		ck_assert_int_eq(symlink(loop ? "loop" : "nowhere", path), 0);
+		program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " --json '%s'", path);
+		program_expect_bad(&r, "--json ", loop ? "Too many levels" : "cannot write: No such file");
+		ck_assert(lstat(path, &after) == 0 && S_ISLNK(after.st_mode));
+	}
 	static const char *const one_file[][2] = {
 		{"run --checkpoint " CHECKPOINT " --tokens 1 --steps 2 --digests x.json --json x.json",
 			"--digests and --json"},

@@ -105,7 +105,7 @@ START_TEST(bad_words)
 	static const char *const bad[][2] = {
 		{"check " TINY " --kv-format f16", "--kv-format is 'f16', expected f32, bf16 or fp8"},
 		{"check " TINY " --state-format bf16", "--state-format is 'bf16', expected f32 or f16"},
-		{"run --checkpoint DIR --tokens 1 --kv-format ''", "--kv-format is ''"},
+		{"run --checkpoint DIR --tokens 1 --kv-format ''", "--kv-format is empty, expected f32|bf16|fp8"},
 		{"drift --steps 0", "steps are 0, expected 1..65536"},
 		{"drift --steps 65537", "steps are 65537"},
 		{"drift --format fp8", "--format is 'fp8', expected f32, f16 or bf16"},

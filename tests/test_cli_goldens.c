@@ -245,6 +245,68 @@ START_TEST(mask_of_integers)
 }
 END_TEST
 
+/* The built-in tolerances and one rule more. */
+static void write_tolerances(const char *policy, const char *suffix)
+{
+	static char text[1 << 16];
+	size_t size;
+	char *shipped = scratch_read(PLUMB_GOLDEN_DIR "/tolerances.json", &size);
+
+	*strrchr(shipped, ']') = '\0';
+	snprintf(text, sizeof text,
+		"%s, {\"view\": \"local\", \"policy\": \"%s\", \"suffix\": \"%s\", \"exact\": true, "
+		"\"reason\": \"one more\"}]}",
+		shipped, policy, suffix);
+	scratch_write(dir, "t.json", text, (size_t)-1);
+	free(shipped);
+}
+
+/* A rule that no tensor can have is refused, one that this file has no tensor for is told, any other is silent. */
+START_TEST(rules_without_tensors)
+{
+	static const struct {
+		const char *policy, *suffix, *meant; /* meant NULL: told; "": silent */
+	} rules[] = {
+		{"f32", "moe/outptu", "did you mean 'moe/output'"},
+		{"bf16", "layer02/moe/outptu", "expected the end of the name of a float tensor"},
+		{"f32", "moe/router/experts", "expected the end of the name of a float tensor"}, /* a choice */
+		{"f32", "qsa/selected_mask", "expected the end of the name of a float tensor"},
+		{"f32", "bf16/layer00/moe/output", "expected the end of the name of a float tensor"}, /* not of that run */
+		{"bf16", "layer3/moe/output", "expected the end of the name of a float tensor"},
+		{"f32", "layer07/moe/output", NULL},
+		{"f32", "layer00/ple/output", NULL},
+		{"bf16", "fp32/layer00/moe/output", "expected the end of the name of a float tensor"},
+		{"bf16", "bf16/layer03/moe/output", ""},
+		{"f32", "embedding/output", ""},
+		{"f32", "decode_logits", ""},
+	};
+	static const char *const commands[] = {"check " TINY " --checkpoint " CHECKPOINT " --view local --layers 0 -q",
+		"golden diff " TINY " " TINY, "golden verify " TINY " --checkpoint " CHECKPOINT " --checksums",
+		"bisect " TINY " --checkpoint " CHECKPOINT};
+	struct program_result r;
+
+	for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
+		const char *meant = rules[i].meant;
+		write_tolerances(rules[i].policy, rules[i].suffix);
+		program(&r, dir, "%s --tolerances '%s/t.json'", commands[0], dir);
+		if (meant && *meant) {
+			program_expect_bad(&r, rules[i].suffix, meant);
+			ck_assert_msg(strstr(r.err, "].suffix: ") != NULL, "%s", r.err);
+			continue;
+		}
+		if (meant)
+			ck_assert_str_eq(r.err, "");
+		else
+			program_expect_failure(&r, 0, "] is for nothing here", rules[i].suffix);
+	}
+	write_tolerances("f32", "moe/outptu");
+	for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+		program(&r, dir, "%s --tolerances '%s/t.json'", commands[i], dir);
+		program_expect_line(&r, "].suffix: \"moe/outptu\"", "did you mean 'moe/output'");
+	}
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("cli_goldens");
@@ -257,5 +319,6 @@ int main(void)
 	tcase_add_test(c, missing_recordings_are_named);
 	tcase_add_test(c, unknown_dataset);
 	tcase_add_loop_test(c, mask_of_integers, 0, 3);
+	tcase_add_test(c, rules_without_tensors);
 	return suite_run(s);
 }

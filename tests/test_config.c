@@ -205,7 +205,7 @@ START_TEST(tiny_file)
 {
 	struct plumb_config c;
 	struct plumb_error err = {""};
-	int status = plumb_config_read(PLUMB_GOLDEN_DIR "/tiny/checkpoint/config.json", &c, &err);
+	int status = plumb_config_read(PLUMB_GOLDEN_DIR "/tiny/checkpoint/config.json", &c, NULL, &err);
 	ck_assert_msg(status == PLUMB_OK, "%s", err.text);
 	ck_assert(!c.nested);
 	ck_assert_int_eq(c.hidden, 64);
@@ -215,6 +215,16 @@ START_TEST(tiny_file)
 	ck_assert_int_eq(c.ngram_vocab_base, 97);
 	ck_assert_int_eq(c.ngram_parts, 4);
 	ck_assert_int_eq(c.eos, 3);
+}
+END_TEST
+
+/* A file of the release leaves two fields out. */
+START_TEST(defaults_are_told)
+{
+	struct plumb_config c;
+	struct plumb_config_defaults d;
+	ck_assert_int_eq(plumb_config_read(PLUMB_GOLDEN_DIR "/tiny-fp8/checkpoint/config.json", &c, &d, NULL), PLUMB_OK);
+	ck_assert_str_eq(d.text, "norm_topk_prob true, seed 1234");
 }
 END_TEST
 
@@ -526,6 +536,7 @@ START_TEST(refused_values)
 		{"rms_norm_eps", "\"1e-6\"", "rms_norm_eps"},
 		{"norm_topk_prob", "1", "norm_topk_prob is 1"},
 		{"norm_topk_prob", "\"true\"", "norm_topk_prob"},
+		{"norm_topk_porb", "true", "norm_topk_porb is no field here, expected norm_topk_prob"},
 		/* rules between fields */
 		{"num_key_value_heads", "5", "num_attention_heads is 12"},
 		{"linear_num_key_heads", "4", "linear_num_value_heads is 6"},
@@ -659,14 +670,14 @@ START_TEST(refused_files)
 	struct plumb_config c;
 	struct plumb_error err = {""};
 	scratch_make(dir);
-	ck_assert_int_eq(plumb_config_read(scratch_path(path, dir, "none.json"), &c, &err), PLUMB_BAD_INPUT);
+	ck_assert_int_eq(plumb_config_read(scratch_path(path, dir, "none.json"), &c, NULL, &err), PLUMB_BAD_INPUT);
 	check_message(&err, path, "cannot open", "no file");
-	ck_assert_int_eq(plumb_config_read(dir, &c, &err), PLUMB_BAD_INPUT);
+	ck_assert_int_eq(plumb_config_read(dir, &c, NULL, &err), PLUMB_BAD_INPUT);
 	check_message(&err, dir, "a directory, expected a regular file", "directory");
-	ck_assert_int_eq(plumb_config_read("/dev/zero", &c, &err), PLUMB_BAD_INPUT);
+	ck_assert_int_eq(plumb_config_read("/dev/zero", &c, NULL, &err), PLUMB_BAD_INPUT);
 	check_message(&err, "/dev/zero", "a special file", "device");
 	scratch_write(dir, "empty.json", "", 0);
-	ck_assert_int_eq(plumb_config_read(scratch_path(path, dir, "empty.json"), &c, &err), PLUMB_BAD_INPUT);
+	ck_assert_int_eq(plumb_config_read(scratch_path(path, dir, "empty.json"), &c, NULL, &err), PLUMB_BAD_INPUT);
 	check_message(&err, path, "expected a value", "empty");
 	scratch_remove(dir);
 }
@@ -750,6 +761,7 @@ START_TEST(text_again)
 			check_text(&c);
 	c = accepted("ple_layer_ids", "[]");
 	check_text(&c);
+	c = accepted("bos_token_id", "1"); /* nearly eos_token_id, but a field of its own */
 }
 END_TEST
 
@@ -759,6 +771,7 @@ int main(void)
 	TCase *values = suite_part(suite, "values", 120);
 	tcase_add_test(values, release_values);
 	tcase_add_test(values, tiny_file);
+	tcase_add_test(values, defaults_are_told);
 	tcase_add_test(values, defaults);
 	tcase_add_test(values, spellings);
 	tcase_add_test(values, without_ple);

@@ -12,7 +12,8 @@ import tempfile
 
 BARRIERS = ('__syncthreads', '__syncthreads_or', '__syncthreads_and', '__syncthreads_count', '__syncwarp',
             'plumb_grid_sync', 'plumb_cluster_sync')
-FENCES = ('__threadfence', '__threadfence_block', 'plumb_grid_dependency_wait', 'plumb_copy_commit', 'plumb_copy_wait')
+FENCES = ('__threadfence', '__threadfence_block', 'plumb_grid_dependency_wait', 'plumb_grid_dependency_wait_plain',
+          'plumb_copy_commit', 'plumb_copy_wait')
 CALL = re.compile(r'(?<!\w)(%s)\s*(?:<[^<>()]*>\s*)?\(' % '|'.join(sorted(BARRIERS + FENCES, key=len, reverse=True)))
 CLASSES = ['F%02d' % i for i in range(1, 31)]
 KINDS = {'fault': (), 'barrier': BARRIERS, 'fence': FENCES}

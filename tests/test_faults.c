@@ -113,9 +113,11 @@ START_TEST(does_not_apply)
 }
 END_TEST
 
-/* A tree in which a test has not been built: links to all else of this one. ninja may write its own logs. */
+/* A tree in which a test has not been built: links to all else of this one, and as far below links to the sources, to which it may
+ * hold relative paths. ninja may write its own logs. */
 static const char unbuilt[] =
-	"B=$(dirname $(dirname '" PLUMB_PROGRAM "')) && mkdir -p '%s/tree/tests' && cd '%s/tree' && cp $B/.ninja_* . &&"
+	"B=$(dirname $(dirname '" PLUMB_PROGRAM "')) && mkdir -p '%s/root/build/tree/tests' && cd '%s/root/build/tree' &&"
+	" for f in '" PLUMB_SOURCE_DIR "'/*; do [ -e ../../${f##*/} ] || ln -s $f ../..; done && cp $B/.ninja_* . &&"
 	" for f in $B/* $B/tests/*; do case $f in $B/tests|$B/tests/test_selection) ;; *) ln -s $f ${f#$B/} ;; esac; done";
 
 /* One line says what is missing and what makes it, before anything is compiled. */
@@ -125,10 +127,34 @@ START_TEST(says_what_is_not_built)
 
 	snprintf(command, sizeof command, unbuilt, dir, dir);
 	ck_assert_int_eq(system(command), 0);
-	program(&r, dir, "faults --build '%s/tree' --library '%s' --mutate core/compare.c --mutants 1 --jobs 1", dir, dir);
+	program(&r, dir, "faults --build '%s/root/build/tree' --library '%s' --mutate core/compare.c --mutants 1 --jobs 1",
+		dir, dir);
 	program_expect(&r, 2);
 	snprintf(expected, sizeof expected,
-		"tree: not built: test_selection; 'ninja -C %s/tree test_selection' builds what is missing\n", dir);
+		"tree: not built: test_selection; 'ninja -C %s/root/build/tree test_selection' builds what is missing\n",
+		dir);
+	ck_assert_msg(strstr(r.err, expected) != NULL && strchr(r.err, '\n')[1] == '\0', "%s", r.err);
+}
+END_TEST
+
+/* A test program that is older than its sources would judge by old code, or not link at all. */
+START_TEST(says_what_is_old)
+{
+	char command[2048], expected[2048];
+
+	snprintf(command, sizeof command, unbuilt, dir, dir);
+	ck_assert_int_eq(system(command), 0);
+	snprintf(command, sizeof command,
+		"cd '%s/root/build/tree/tests' && touch -d 1990-01-01 test_selection && chmod +x test_selection", dir);
+	ck_assert_int_eq(system(command), 0);
+	program(&r, dir, "faults --build '%s/root/build/tree' --library '%s' --mutate core/compare.c --mutants 1 --jobs 1",
+		dir, dir);
+	program_expect(&r, 2);
+	snprintf(expected, sizeof expected,
+		"tree: older than its sources: 'ninja -C %s/root/build/tree plumb test_compare_model test_selection "
+		"test_compare' "
+		"has work to do, first Linking CXX executable tests/test_selection\n",
+		dir);
 	ck_assert_msg(strstr(r.err, expected) != NULL && strchr(r.err, '\n')[1] == '\0', "%s", r.err);
 }
 END_TEST
@@ -356,6 +382,7 @@ int main(void)
 	tcase_add_test(runner_itself, killed_and_counted);
 	tcase_add_test(runner_itself, does_not_apply);
 	tcase_add_test(runner_itself, says_what_is_not_built);
+	tcase_add_test(runner_itself, says_what_is_old);
 	tcase_add_test(runner_itself, does_not_compile);
 	tcase_add_test(runner_itself, equivalent);
 	tcase_add_test(runner_itself, survives);

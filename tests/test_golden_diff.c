@@ -351,9 +351,9 @@ START_TEST(wrong_usage)
 	program(&r, folder, "golden diff %s %s/none.h5", path, folder);
 	program_expect_bad(&r, "none.h5", "");
 	static const char *const wrong[][2] = {
-		{"--ulp -1", "--ulp"},
-		{"--ulp 1.5", "--ulp"},
-		{"--ulp x", "--ulp"},
+		{"--ulp -1", "--ulp is '-1', expected a whole number in 0..8388608"},
+		{"--ulp 1.5", "--ulp is '1.5', expected a whole number in 0..8388608"},
+		{"--ulp 8388609", "--ulp is '8388609', expected a whole number in 0..8388608"},
 		{"--rel-l2 2", "--rel-l2"},
 		{"--rel-l2 nan", "--rel-l2"},
 		{"--ulp 1 --rel-l2 0.1", "one of them"},

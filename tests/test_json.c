@@ -19,11 +19,12 @@ static void check_message(const struct plumb_error *err, const char *file, const
 	ck_assert_msg(strchr(err->text, '\n') == NULL, "%s: more than a line", what);
 }
 
+static const struct plumb_json_limits wide = {.bytes = 1 << 20, .depth = 64, .values = 1000};
+
 static int parse_limited(const char *text, size_t size, struct plumb_error *err)
 {
-	static const struct plumb_json_limits limits = {.bytes = 1 << 20, .depth = 64, .values = 1000};
 	cJSON *tree = NULL;
-	int status = plumb_json_parse(text, size, "x.json", &limits, &tree, err);
+	int status = plumb_json_parse(text, size, "x.json", &wide, &tree, err);
 	cJSON_Delete(tree);
 	return status;
 }
@@ -60,6 +61,62 @@ START_TEST(accepted_text)
 END_TEST
 
 /* Text that is no JSON, or JSON that readers disagree about. */
+/* Fields that are absent, by the names an object has: what they are taken for is told, and a word that must have been meant for
+ * one of them is refused, or named beside what is missing. */
+START_TEST(absent_fields)
+{
+	static const char *const names[] = {"seed", "rate", "rates", "layer_types", "scale", "title", NULL};
+	static const struct {
+		const char *text, *absent, *message;
+	} cases[] = {
+		{"{}", "seed 1234, rate 0.5, scale true, title none yet, layer_types none", NULL},
+		{"{\"seed\": 7, \"layer_types\": [], \"title\": \"x\"}", "rate 0.5, scale true", NULL},
+		{"{\"rates\": 1, \"sede\": null, \"seed\": null, \"spade\": 2}",
+			"seed 1234, rate 0.5, scale true, title none yet, layer_types none", NULL},
+		{"{\"sede\": 7}", NULL, "o.sede is no field here, expected seed, which is absent"},
+		{"{\"Seed\": 7}", NULL, "o.Seed is no field here, expected seed, which is absent"},
+		{"{\"scael\": false}", NULL, "o.scael is no field here, expected scale, which is absent"},
+		{"{\"layr_type\": []}", NULL, "o.layr_type is no field here, expected layer_types, which is absent"},
+	};
+	static const int64_t seed = 1234;
+	static const double rate = 0.5;
+	static const bool scale = true;
+
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		struct plumb_error err = {""};
+		char absent[128] = "";
+		struct cJSON *tree;
+		ck_assert_int_eq(
+			plumb_json_parse(cases[i].text, strlen(cases[i].text), "x.json", &wide, &tree, &err), PLUMB_OK);
+		struct plumb_json_object o = {.object = tree,
+			.file = "x.json",
+			.path = "o.",
+			.err = &err,
+			.names = names,
+			.absent = absent,
+			.absent_size = sizeof absent};
+		plumb_json_int(&o, "seed", 0, 9999, &seed);
+		plumb_json_number(&o, "rate", 0, 1, &rate);
+		plumb_json_bool(&o, "scale", &scale);
+		plumb_json_string(&o, "title", "none yet");
+		plumb_json_array(&o, "layer_types", false);
+		ck_assert_int_eq(o.status, cases[i].message ? PLUMB_BAD_INPUT : PLUMB_OK);
+		if (cases[i].message)
+			check_message(&err, "x.json: ", cases[i].message, cases[i].text);
+		else
+			ck_assert_str_eq(absent, cases[i].absent);
+		if (strstr(cases[i].text, "\"sede\": 7")) { /* one that has to be there */
+			o.status = PLUMB_OK;
+			plumb_json_int(&o, "seed", 0, 9, NULL);
+			check_message(&err,
+				"x.json: ", "o.seed is missing, expected a whole number in 0..9; 'sede' is there",
+				"missing");
+		}
+		cJSON_Delete(tree);
+	}
+}
+END_TEST
+
 START_TEST(refused_text)
 {
 #define TEXT(s) s, sizeof s - 1
@@ -182,6 +239,7 @@ int main(void)
 	Suite *suite = suite_create("json");
 	TCase *all = suite_part(suite, "all", 60);
 	tcase_add_test(all, accepted_text);
+	tcase_add_test(all, absent_fields);
 	tcase_add_test(all, refused_text);
 	tcase_add_test(all, limits);
 	return suite_run(suite);

@@ -108,7 +108,7 @@ START_TEST(every_format)
 		for (int seed = 0; seed < FORMAT_SEEDS; seed++, cases++) {
 			struct trial_spec spec = trial_spec_of((enum plumb_op)_i);
 			spec.class = trial_class(0);
-			spec.format = format;
+			spec.formats[TRIAL_OF_MATRICES] = 1u << format;
 			spec.seed = (uint64_t)(1000 + 100 * format + seed);
 			spec.device = KIND;
 			failed += !passes(&spec, &bounds, &worst);

@@ -142,6 +142,34 @@ START_TEST(test_order)
 }
 END_TEST
 
+/* The rule of ties by the scores of whoever chose; the text names the slot and who should stand there. */
+START_TEST(test_ties)
+{
+	const float score[6] = {3.0f, 5.0f, 3.0f, -0.0f, 3.0f, 0.0f}, nan[3] = {NAN, 1.0f, NAN};
+	static const struct {
+		int32_t chosen[4];
+		const char *why; /* NULL: it keeps the rule */
+	} all[] = {
+		{{1, 0, 2, 4}, NULL},
+		{{0, 1, 2, 4}, NULL}, /* that 5 is larger is not the matter */
+		{{3, 5, 1, 0}, NULL},
+		{{4, 0, 2, 1}, "slot 0 has element 4, and of 2 below it"},
+		{{1, 3, 5, 2}, "slot 3 has element 2, and of 1 below it of the same score, 3, 0"},
+		{{1, 2, 0, 4}, "slot 1 has element 2, and of 1 below it of the same score, 3, 0 stand before it: the lower "
+			       "index wins"},
+		{{1, 0, 4, 3}, "slot 2 has element 4, and of 2 below it of the same score, 3, 1 stand before it"},
+		{{1, 0, 2, 5}, "slot 3 has element 5, and of 1 below it of the same score, 0, 0 stand before it"},
+	};
+	char text[256];
+
+	for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+		ck_assert_int_eq(plumb_compare_ties(score, all[i].chosen, 4, text, sizeof text), all[i].why == NULL);
+		ck_assert_msg(!all[i].why || strncmp(text, all[i].why, strlen(all[i].why)) == 0, "%s", text);
+	}
+	ck_assert(plumb_compare_ties(nan, (int32_t[]){1, 2, 0}, 3, text, sizeof text)); /* equal to nothing */
+}
+END_TEST
+
 /* Against sorting: a choice by any tie rule is EQUAL or TIE at bound 0; one with scores disturbed by at most b is never
  * WRONG at 2b; one with an element swapped for a strictly worse one is WRONG at bound 0. */
 START_TEST(test_topk_random)
@@ -202,6 +230,7 @@ int main(void)
 	tcase_add_test(tcase, test_topk_malformed);
 	tcase_add_test(tcase, test_topk_special_scores);
 	tcase_add_test(tcase, test_order);
+	tcase_add_test(tcase, test_ties);
 	tcase_add_loop_test(tcase, test_topk_random, 0, 20);
 	return suite_run(suite);
 }

@@ -81,6 +81,28 @@ sh -c "${plumb%/*}/$(sed -n 's/^test it: *//p' new/said)" >"$work/said" 2>&1 || 
 status=0
 "$plumb" new-kernel hc_inject+atn_gate new/none >"$work/said" 2>&1 || status=$?
 [ "$status" -eq 2 ] && grep -q "did you mean 'attn_gate'" "$work/said" && [ ! -e new/none ] || fail "an op that is none"
+status=0
+"$plumb" new-kernel argmax+embed new/none >"$work/said" 2>&1 || status=$?
+[ "$status" -eq 2 ] && grep -q "no layer runs embed right after argmax: after argmax comes nothing" "$work/said" && [ ! -e new/none ] ||
+	fail "ops that are no neighbours"
+# its own tests: those of an empty kernel fail, those of a right one pass
+ctest --test-dir new/mine/build --output-on-failure >"$work/said" 2>&1 && fail "ctest passes an empty kernel"
+grep -q "hostile .*Failed" "$work/said" && grep -q "golden_bf16 .*Failed" "$work/said" && grep -q "attn_gate is not written yet" "$work/said" ||
+	fail "ctest of an empty kernel"
+mv new/mine/attn_gate.c new/empty.c
+cp gate.c new/mine/attn_gate.c
+ctest --test-dir new/mine/build >"$work/said" 2>&1 || fail "ctest of a right kernel"
+grep -q "hostile .*Passed" "$work/said" || fail "ctest runs no plumb test"
+cp new/empty.c new/mine/attn_gate.c
+"$plumb" new-kernel moe_gate_up+moe_down new/fused >new/fused_said
+grep -q "hostile moe_gate_up+moe_down moe_gate_up_moe_down HOSTILE)" new/fused/CMakeLists.txt || fail "the tests of a fused kernel"
+sh -c "$(sed -n 's/^build it: //p' new/fused_said)" >"$work/said" 2>&1 || fail "building new/fused"
+status=0
+sh -c "${plumb%/*}/$(sed -n 's/^test it: *//p' new/fused_said)" >"$work/said" 2>&1 || status=$?
+[ "$status" -eq 1 ] && grep -q "moe_gate_up_moe_down is not written yet" "$work/said" || fail "the line to test a fused kernel"
+"$plumb" new-kernel attn_gate new/gpu --cuda >new/gpu_said
+grep -q "HOSTILE DEVICE cuda" new/gpu/CMakeLists.txt && grep -q "ctest --test-dir new/gpu/build" new/gpu_said ||
+	fail "the tests of a CUDA kernel"
 (cd new/mine && cmake -S . -B build -DCMAKE_PREFIX_PATH="$work/prefix" && cmake --build build) >"$work/said" 2>&1 || fail "building new/mine"
 check 1 new/mine/build/attn_gate.so
 grep -q "op attn_gate layer 3 position 0: .* attn_gate is not written yet" "$work/said" || fail "the new kernel does not run"
@@ -94,5 +116,10 @@ if [ -e right/gate_cuda.so ]; then
 	cuda="the CUDA one compiles"
 	check 3 right/gate_cuda.so --device simt
 	grep -q "wants pointers of a GPU" "$work/said" || fail "what a CUDA kernel wants is not said"
+	sh -c "$(sed -n 's/^build it: //p' new/gpu_said)" >"$work/said" 2>&1 || fail "building new/gpu"
+	if ! command -v nvidia-smi >/dev/null; then
+		ctest --test-dir new/gpu/build >"$work/said" 2>&1 || fail "ctest of a CUDA kernel without a GPU"
+		[ "$(grep -c "Skipped" "$work/said")" -ge 3 ] || fail "a GPU that is not there is not said to be skipped"
+	fi
 fi
 echo "test_template: the template builds and is judged; $cuda"

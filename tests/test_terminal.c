@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What a terminal shows: help of every command from its table of options, words that were meant, --quiet, --verbose, --color and
  * COLUMNS, which mean the same everywhere; and the text functions behind them. */
+#include <cJSON.h>
 #include <check.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -16,11 +17,14 @@
 #define CHECKPOINT PLUMB_GOLDEN_DIR "/tiny/checkpoint"
 #define CASE PLUMB_GOLDEN_DIR "/cases/argmax.h5"
 
+#define EXIT_STATUS                                                                                                        \
+	"\nexit status:\n  0  within tolerance\n  1  a mismatch\n  2  wrong usage or bad input\n  3  no such device\n"
+
 static char dir[SCRATCH_PATH];
 static struct program_result r;
 
 static const char *const commands[] = {"check", "bisect", "replay", "test", "run", "bench", "golden make", "golden verify",
-	"golden diff", "drift", "list", "new-kernel", "merge", "completion", "man"};
+	"golden diff", "drift", "faults", "list", "new-kernel", "merge", "completion", "man"};
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
 
 /* ---- text ---- */
@@ -89,9 +93,7 @@ END_TEST
 START_TEST(help_of)
 {
 	static const char *const parts[] = {"usage: plumb ", "\nfor every command:\n", "  -q, --quiet ", "  -v, --verbose ",
-		"  --color auto|always|never", "  --no-color ", "  -h, --help ", "\nexamples:\n  ",
-		"\nexit status:\n  0  within tolerance\n  1  a mismatch\n  2  wrong usage or bad input\n  3  no such "
-		"device\n"};
+		"  --color auto|always|never", "  --no-color ", "  -h, --help ", "\nexamples:\n  ", EXIT_STATUS};
 
 	program(&r, dir, "%s --help", commands[_i]);
 	program_expect(&r, 0);
@@ -119,15 +121,23 @@ START_TEST(help_of_all)
 	program(&r, dir, "help check");
 	program_expect(&r, 0);
 	ck_assert_ptr_nonnull(strstr(r.out, "usage: plumb check "));
+	ck_assert_ptr_nonnull(strstr(r.out, EXIT_STATUS));
 	program(&r, dir, "golden --help");
 	program_expect(&r, 0);
 	ck_assert_ptr_nonnull(strstr(r.out, "golden verify"));
+	ck_assert_ptr_nonnull(strstr(r.out, EXIT_STATUS));
+	program(&r, dir, "help golden make");
+	program_expect(&r, 0);
+	ck_assert_ptr_nonnull(strstr(r.out, "usage: plumb golden make "));
+	program(&r, dir, "help help");
+	program_expect(&r, 0);
+	ck_assert_ptr_nonnull(strstr(r.out, "usage: plumb COMMAND "));
 	program(&r, dir, "help chekc");
 	program_expect_bad(&r, "chekc", "did you mean 'check'");
 }
 END_TEST
 
-/* Every command takes the common options: unknown ones are refused, these are not. */
+/* Every command takes the common options: unknown ones are refused, these are not; nothing given may be empty. */
 START_TEST(common_options)
 {
 	program(&r, dir, "%s --quiet --verbose --no-such-thing", commands[_i]);
@@ -140,6 +150,10 @@ START_TEST(common_options)
 	program_expect_bad(&r, "--qiuet", "did you mean '--quiet'");
 	program(&r, dir, "%s -x", commands[_i]);
 	program_expect_bad(&r, "'-x'", "lists them");
+	program(&r, dir, "%s --color ''", commands[_i]);
+	program_expect_bad(&r, "--color is empty", "expected auto|always|never");
+	program(&r, dir, "%s %s''", commands[_i], _i % 2 ? "-- " : "");
+	program_expect_bad(&r, "an argument is empty; usage: plumb ", commands[_i]);
 }
 END_TEST
 
@@ -151,6 +165,8 @@ START_TEST(did_you_mean)
 		{"check --chekpoint x", "--chekpoint", "'--checkpoint'"},
 		{"check --opp=x", "--opp", "'--op'"},
 		{"bench --op gdn_cnov", "gdn_cnov", "'gdn_conv'"},
+		{"faults --op gdn_cnov", "gdn_cnov", "'gdn_conv'"},
+		{"bisect " TINY " --checkpoint " CHECKPOINT " --set opt --call gdn_cnov", "gdn_cnov", "'gdn_conv'"},
 		{"list tolerence", "tolerence", "'tolerances'"},
 		{"list gdn_recurrense", "gdn_recurrense", "'gdn_recurrence'"},
 		{"list servd", "servd", "'served'"},
@@ -161,6 +177,10 @@ START_TEST(did_you_mean)
 		program_expect_bad(&r, typed[i][1], typed[i][2]);
 		ck_assert_ptr_nonnull(strstr(r.err, "did you mean"));
 	}
+	program(&r, dir, "\"$(printf 'a\\033[31m\\nb')\""); /* a word is shown without what it could do to a terminal */
+	program_expect_bad(&r, "unknown command 'a?[31m?b'", "lists them");
+	program(&r, dir, "golden \"$(printf 'a\\033[31m\\nb')\"");
+	program_expect_bad(&r, "unknown command 'a?[31m?b'", "make, verify or diff");
 	program(&r, dir, "check --zzzzzzz");
 	program_expect_bad(&r, "--zzzzzzz", "lists them");
 	ck_assert_ptr_null(strstr(r.err, "did you mean"));
@@ -228,6 +248,10 @@ START_TEST(verbose)
 	program_expect(&r, 0);
 	ck_assert_str_eq(r.out, "241,156,195\n");
 	ck_assert_ptr_nonnull(strstr(r.err, "runs        set ref, mode oracle"));
+	ck_assert_ptr_null(strstr(r.err, "config "));
+	program(&r, dir, "run --checkpoint " PLUMB_GOLDEN_DIR "/tiny-fp8/checkpoint --tokens 5 --steps 1 -v");
+	program_expect(&r, 0);
+	ck_assert_ptr_nonnull(strstr(r.err, "config      absent, so by default: norm_topk_prob true, seed 1234\n"));
 }
 END_TEST
 
@@ -280,9 +304,158 @@ START_TEST(columns)
 }
 END_TEST
 
+/* Every kind of option refuses an empty value by its name, and numbers say what they may be. */
+START_TEST(wrong_values)
+{
+	static const char *const wrong[][3] = {
+		{"--checkpoint ''", "--checkpoint is empty", "expected DIR"},
+		{"--op ''", "--op is empty", "expected NAME[@A-B]=ref|opt|FILE.so"},
+		{"--op all=ref", "--op all is 'ref'", "expected the path of a shared object"},
+		{"--json=", "--json is empty", "expected FILE"},
+		{"--json", "--json needs a value: FILE", ""},
+		{"--json --tap x", "--json needs a value: FILE", ""},
+		{"--json --tap=x", "--json needs a value: FILE", ""},
+		{"--json --quiet", "--json needs a value: FILE", ""},
+		{"--json=--tap --tap --tap", "--tap needs a value: FILE", ""},
+		{"--threads ''", "--threads is empty", "expected N"},
+		{"--threads -1", "--threads is '-1'", "expected a whole number in 0..9223372036854775807"},
+		{"--threads +1", "--threads is '+1'", "0..9223372036854775807"},
+		{"--threads ' 1'", "--threads is ' 1'", "0..9223372036854775807"},
+		{"--threads 1k", "--threads is '1k'", "0..9223372036854775807"},
+		{"--threads 9223372036854775808", "--threads is '9223372036854775808'", "0..9223372036854775807"},
+	};
+	for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+		program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " %s", wrong[i][0]);
+		program_expect_bad(&r, wrong[i][1], wrong[i][2]);
+	}
+}
+END_TEST
+
+/* Every output of every command. */
+static const struct output {
+	const char *words, *option;
+} outputs[] = {
+	{"check " TINY " --checkpoint " CHECKPOINT, "--json"},
+	{"check " TINY " --checkpoint " CHECKPOINT, "--junit"},
+	{"check " TINY " --checkpoint " CHECKPOINT, "--tap"},
+	{"check " TINY " --checkpoint " CHECKPOINT, "--html"},
+	{"bisect " TINY " --checkpoint " CHECKPOINT " --set opt", "--json"},
+	{"bisect " TINY " --checkpoint " CHECKPOINT " --set opt", "--html"},
+	{"bisect " TINY " --checkpoint " CHECKPOINT " --set opt", "--case"},
+	{"replay " CASE, "--json"},
+	{"test", "--json"},
+	{"test", "--html"},
+	{"run --checkpoint " CHECKPOINT " --tokens 1 --steps 4000", "--json"},
+	{"run --checkpoint " CHECKPOINT " --tokens 1 --steps 4000", "--digests"},
+	{"bench", "--json"},
+	{"bench", "--html"},
+	{"golden make --checkpoint " CHECKPOINT " --tokens 1 --steps 4000 --", "OUT"},
+	{"golden verify " TINY " --checkpoint " CHECKPOINT, "--json"},
+	{"golden verify " TINY " --checkpoint " CHECKPOINT, "--keep"},
+	{"golden diff " TINY " " TINY, "--json"},
+	{"drift", "--json"},
+	{"faults", "--json"},
+	{"faults", "--html"},
+	{"merge x.json", "--json"},
+	{"merge x.json", "--junit"},
+	{"merge x.json", "--tap"},
+	{"merge x.json", "--html"},
+};
+enum { OUTPUTS = sizeof outputs / sizeof outputs[0] };
+
+/* What cannot be written is refused before the work, which would take minutes in some of these, and nothing is left behind. */
+START_TEST(outputs_are_tried)
+{
+	const struct output *o = &outputs[_i];
+	const bool operand = o->option[0] != '-';
+	const char *option = operand ? "" : o->option;
+	char said[64];
+
+	snprintf(said, sizeof said, "%s ", o->option);
+	program(&r, dir, "%s %s /proc/x", o->words, option); /* a folder that nobody makes files in, root neither */
+	program_expect_bad(&r, said, "/proc/x: cannot write: ");
+	if (operand || strcmp(o->option, "--case") == 0 || strcmp(o->option, "--keep") == 0) { /* HDF5 */
+		program(&r, dir, "%s %s /dev/null", o->words, option);
+		program_expect_bad(&r, said, "expected a regular file");
+		program(&r, dir, "%s %s -", o->words, option);
+		program_expect_bad(&r, said, "expected a regular file");
+	}
+}
+END_TEST
+
+/* What else cannot be written: all commands ask the same function. */
+START_TEST(paths_that_are_none)
+{
+	char name[300];
+
+	memset(name, 'n', sizeof name);
+	name[sizeof name - 1] = '\0';
+	program(&r, dir, "replay " CASE " --json '%s/%s'", dir, name);
+	program_expect_bad(&r, "--json ", ": cannot write: File name too long");
+	program(&r, dir, "replay " CASE " --json '%s/none/x'", dir);
+	program_expect_bad(&r, "--json ", "none/x: cannot write: no such folder");
+	program(&r, dir, "replay " CASE " --json '%s'", dir);
+	program_expect_bad(&r, "--json ", "cannot write: it is a folder");
+	program(&r, dir, "replay " CASE " --json " CASE "/x");
+	program_expect_bad(&r, "--json ", "argmax.h5/x: cannot write: Not a directory");
+}
+END_TEST
+
+/* What was tried is not there afterwards, or as it was. */
+START_TEST(nothing_is_left_behind)
+{
+	char *text;
+	size_t size;
+
+	for (int there = 0; there < 2; there++) {
+		char path[SCRATCH_PATH];
+		if (there)
+			scratch_write(dir, "x.json", "old", 3);
+		scratch_path(path, dir, "x.json");
+		program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " --json '%s' --html /proc/x", path);
+		program_expect_bad(&r, "--html", "cannot write");
+		program(&r, dir, "--version >/dev/null; ls '%s'", dir);
+		ck_assert_str_eq(r.out, there ? "err\nout\nx.json\n" : "err\nout\n");
+		if (there) {
+			text = scratch_read(path, &size);
+			ck_assert_str_eq(text, "old");
+			free(text);
+		}
+	}
+}
+END_TEST
+
+/* Both files of a new kernel, or none. */
+START_TEST(new_kernel_is_whole)
+{
+	scratch_write(dir, "CMakeLists.txt", "mine", 4);
+	program(&r, dir, "new-kernel embed '%s'", dir);
+	program_expect_bad(&r, "CMakeLists.txt is there already", "not written over");
+	program(&r, dir, "--version >/dev/null; ls '%s'", dir);
+	ck_assert_str_eq(r.out, "CMakeLists.txt\nerr\nout\n");
+}
+END_TEST
+
+/* A report on standard output stands there alone. */
+START_TEST(run_reports_on_standard_output)
+{
+	static const char *const reports[] = {"--json -", "--digests -", "--digest --json -"};
+
+	for (size_t i = 0; i < sizeof reports / sizeof reports[0]; i++) {
+		program(&r, dir, "run --checkpoint " CHECKPOINT " --tokens 5,17,42 --steps 3 %s", reports[i]);
+		program_expect(&r, 0);
+		cJSON *tree = cJSON_ParseWithOpts(r.out, NULL, true);
+		ck_assert_msg(cJSON_GetArraySize(cJSON_GetObjectItem(tree, "tokens")) == 3, "%s: %s", reports[i], r.out);
+		cJSON_Delete(tree);
+	}
+}
+END_TEST
+
 /* A run that fails leaves nothing on standard output, not even an empty line. */
 START_TEST(failed_run_prints_nothing)
 {
+	program(&r, dir, "run --synthetic tiny --tokens \"$(yes 1 | head -n 2000 | paste -sd,)\"");
+	program_expect_bad(&r, "plumb run: 2000 tokens, expected at most 1024", "max_position_embeddings");
 	program(&r, dir, "run --checkpoint " CHECKPOINT " --tokens 5,99999 --steps 3");
 	program_expect_bad(&r, "99999", "vocab_size");
 }
@@ -354,10 +527,16 @@ int main(void)
 	tcase_add_test(t, help_of_all);
 	tcase_add_loop_test(t, common_options, 0, COMMANDS);
 	tcase_add_test(t, did_you_mean);
+	tcase_add_test(t, wrong_values);
+	tcase_add_loop_test(t, outputs_are_tried, 0, OUTPUTS);
+	tcase_add_test(t, paths_that_are_none);
+	tcase_add_test(t, nothing_is_left_behind);
 	tcase_add_test(t, quiet);
 	tcase_add_test(t, verbose);
 	tcase_add_test(t, colour);
 	tcase_add_test(t, columns);
+	tcase_add_test(t, new_kernel_is_whole);
+	tcase_add_test(t, run_reports_on_standard_output);
 	tcase_add_test(t, failed_run_prints_nothing);
 	tcase_add_test(t, list_shows_everything);
 	return suite_run(s);

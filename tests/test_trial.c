@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Trials (tools/trial*.h) and plumb test: a line is a case, whoever runs it; classes say something; what is wrong is caught,
- * with the line that shows it again. */
-#include <cJSON.h>
+/* Trials (tools/trial*.h): a line is a case, whoever runs it; classes say something, and find the faults they are for. The program:
+ * tests/test_trial_cli.c. */
 #include <check.h>
 #include <math.h>
 #include <stdio.h>
@@ -15,25 +14,11 @@
 #include "core/ops/qsa.h"
 #include "core/order.h"
 #include "kernels/matrix.h"
-#include "opt/device.h"
 #include "ref/ref.h"
 #include "ref/round.h"
 #include "ref/twin/twin.h"
-#include "tests/support/program.h"
-#include "tests/support/scratch.h"
 #include "tests/support/suite.h"
-#include "tools/trial_judge.h"
-
-static char dir[SCRATCH_PATH];
-
-static void setup(void)
-{
-	scratch_make(dir);
-}
-static void teardown(void)
-{
-	scratch_remove(dir);
-}
+#include "tools/trial_spec.h"
 
 static struct trial_spec parsed(const char *line)
 {
@@ -72,6 +57,9 @@ static const char *const lines[] = {
 	"gdn_norm_gate gate=silu class=gates seed=4 device=simt",
 	"ple_embed V=2147483647 G=5 Hg=8 De=64 class=ngram seed=5 device=simt",
 	"hc_norm_down traces=0 seed=6 device=simt",
+	"moe_down format=fp8_row,nvfp4 class=wide seed=7 device=simt",
+	"attn_decode kv=bf16,fp8 class=tiles seed=8 device=simt",
+	"gdn_recurrence state=f32,f16 class=midpoints seed=9 device=simt",
 };
 
 START_TEST(a_line_is_printed_as_it_was_read)
@@ -120,6 +108,92 @@ START_TEST(sizes_are_as_said)
 }
 END_TEST
 
+/* Whatever a class does with sizes, one that is said stays; the others give way, and a case can be made. */
+START_TEST(sizes_are_as_said_in_every_class)
+{
+	const enum plumb_op op = (enum plumb_op)_i;
+	char line[TRIAL_LINE], full[TRIAL_LINE], word[32];
+
+	for (int letter = 0; letter < TRIAL_LETTERS; letter++) {
+		const char *name = trial_spec_letter(letter);
+		/* hash heads divide De, and how many there are is another letter */
+		if (!trial_spec_has_size(op, letter) || strcmp(name, "De") == 0)
+			continue;
+		snprintf(word, sizeof word, "%s=%d ", name, strcmp(name, "T") == 0 ? 3 : 12);
+		for (int class = 0; trial_class(class); class ++) {
+			struct trial_spec spec = trial_spec_of(op);
+			struct plumb_error err;
+			spec.class = trial_class(class);
+			spec.seed = (uint64_t) class;
+			if (!trial_class_applies(spec.class, op))
+				continue;
+			snprintf(line, sizeof line, "%.*s", (int)strlen(word) - 1, word);
+			ck_assert_int_eq(trial_spec_parse_sizes("x", line, spec.size, &err), PLUMB_OK);
+			struct trial *c = made(&spec, false);
+			snprintf(line, sizeof line, " %s", trial_spec_full(c, full));
+			trial_free(c);
+			snprintf(full, sizeof full, " %s", word);
+			ck_assert_msg(strstr(line, full) != NULL, "%s, class %s: %s, expected %s", plumb_ops[op].name,
+				spec.class->name, line, word);
+		}
+	}
+}
+END_TEST
+
+/* Every matrix, cache and state of every class has a format that was said; of several each comes up. */
+START_TEST(formats_are_as_said)
+{
+	static const char *const said[] = {"nvfp4", "bf16", "f32,fp8_block", "fp8_row,nvfp4", "f16,bf16,fp8_table"};
+	static const char *const caches[] = {"fp8", "bf16", "bf16,fp8", "f32", "f32,bf16"};
+	static const char *const states[] = {"f16", "f32", "f16,bf16", "f32,bf16", "bf16"};
+	const enum plumb_op op = (enum plumb_op)_i;
+	char line[TRIAL_LINE];
+
+	for (size_t k = 0; k < sizeof said / sizeof said[0]; k++) {
+		const char *const words[TRIAL_FORMATS] = {said[k], caches[k], states[k]};
+		unsigned set[TRIAL_FORMATS] = {0}, seen[TRIAL_FORMATS] = {0};
+		struct plumb_error err;
+		for (int w = 0; w < TRIAL_FORMATS; w++)
+			ck_assert_int_eq(
+				trial_spec_parse_formats("x", (enum trial_formats)w, words[w], &set[w], &err), PLUMB_OK);
+		for (int class = 0; trial_class(class); class ++)
+			for (uint64_t seed = 0; seed < 3; seed++) {
+				struct trial_spec spec = trial_spec_of(op);
+				spec.class = trial_class(class);
+				spec.seed = seed;
+				for (int w = 0; w < TRIAL_FORMATS; w++)
+					spec.formats[w] = set[w] & trial_spec_formats(op, (enum trial_formats)w);
+				if (!trial_class_applies(spec.class, op) ||
+					!trial_class_takes(spec.class, op, spec.formats[TRIAL_OF_MATRICES]))
+					continue;
+				struct trial *c = made(&spec, false);
+				for (int i = 0; i < c->operands; i++) {
+					const struct trial_operand *o = &c->operand[i];
+					const bool own =
+						strcmp(o->info->name, "keys") == 0 || strcmp(o->info->name, "values") == 0;
+					const bool stored = o->info->kind == PLUMB_KIND_STORED,
+						   vector = trial_is_vector(o->info);
+					if (o->absent || !(o->weight || own || stored))
+						continue;
+					const int w = o->weight ? TRIAL_OF_MATRICES : own ? TRIAL_OF_KV : TRIAL_OF_STATE;
+					const enum plumb_format format = o->weight ? o->weight[0].format
+					                                 : own     ? o->cache.format
+					                                           : o->format;
+					const unsigned may =
+						vector && !(set[w] & 7) ? 7 : set[w]; /* nobody quantises vectors */
+					ck_assert_msg(may >> format & 1, "%s: %s is %s", trial_spec_show(&spec, line),
+						o->info->name, plumb_format_name(format));
+					seen[w] |= 1u << format;
+				}
+				trial_free(c);
+			}
+		for (int w = 0; w < TRIAL_FORMATS; w++)
+			ck_assert_msg(!seen[w] || !(set[w] & trial_spec_formats(op, (enum trial_formats)w) & ~seen[w]),
+				"%s: of %s not all came up", plumb_ops[op].name, words[w]);
+	}
+}
+END_TEST
+
 static const struct {
 	const char *line, *named, *why;
 } bad[] = {
@@ -136,6 +210,11 @@ static const struct {
 	{"moe_router colour=red", "colour", "no key"},
 	{"moe_router policy=fp8", "policy", "f32, bf16"},
 	{"moe_router format=int4", "format", "nvfp4"},
+	{"moe_router format=nvfp4,", "format", "nvfp4"},
+	{"moe_router format=nvfp4 format=bf16", "format", "twice"},
+	{"attn_decode kv=fp8_row", "kv", "f32, bf16, fp8,"},
+	{"gdn_recurrence state=f16,fp8", "state", "f32, f16, bf16,"},
+	{"embed class=offsets format=nvfp4,fp8_row", "offsets", "no matrices of fp8_row, nvfp4"},
 	{"moe_router class=nothing", "nothing", "plumb list classes"},
 	{"moe_router class=decay", "decay", "moe_router"},
 	{"moe_router kv=fp8", "moe_router", "no kv"},
@@ -465,295 +544,6 @@ START_TEST(silu_of_minus_inf)
 }
 END_TEST
 
-/* ---- the program ---- */
-
-/* Cases and their inputs, as a JSON report has them. */
-static cJSON *report(const char *name)
-{
-	char path[SCRATCH_PATH];
-	size_t size;
-	char *text = scratch_read(scratch_path(path, dir, name), &size);
-	cJSON *json = cJSON_Parse(text);
-	ck_assert_ptr_nonnull(json);
-	free(text);
-	return json;
-}
-
-static const cJSON *find_case(const cJSON *json, const char *line)
-{
-	const cJSON *o;
-	cJSON_ArrayForEach (o, cJSON_GetObjectItem(json, "cases"))
-		if (strcmp(cJSON_GetObjectItem(o, "case")->valuestring, line) == 0)
-			return o;
-	return NULL;
-}
-
-static const char *word(const cJSON *o, const char *name)
-{
-	const char *text = cJSON_GetStringValue(cJSON_GetObjectItem(o, name));
-	ck_assert_msg(text != NULL, "no %s", name);
-	return text;
-}
-
-/* A part of a run, by shard, class, op or alone, has the cases of the whole, with the same inputs. */
-START_TEST(a_part_replays_alike)
-{
-	static const char *const parts[] = {"embed attn_gate argmax hc_inject --shard 2/3 --cases 80 --jobs 1",
-		"argmax --class ties --class bin --jobs 3", "attn_gate"};
-	struct program_result r;
-	int found = 0;
-
-	program(&r, dir, "test embed attn_gate argmax hc_inject --cases 80 --jobs 2 --json '%s/all'", dir);
-	program_expect(&r, 0);
-	cJSON *all = report("all");
-	ck_assert_int_eq(cJSON_GetArraySize(cJSON_GetObjectItem(all, "cases")), 80);
-	for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-		program(&r, dir, "test %s --json '%s/part'", parts[i], dir);
-		program_expect(&r, 0);
-		cJSON *part = report("part");
-		const cJSON *o, *whole;
-		cJSON_ArrayForEach (o, cJSON_GetObjectItem(part, "cases")) {
-			whole = find_case(all, word(o, "case"));
-			ck_assert_msg(whole != NULL, "%s is no case of the whole", word(o, "case"));
-			ck_assert_str_eq(word(o, "inputs"), word(whole, "inputs"));
-			found++;
-		}
-		cJSON_Delete(part);
-	}
-	ck_assert_int_gt(found, 30);
-	const char *line = word(cJSON_GetArrayItem(cJSON_GetObjectItem(all, "cases"), 40), "case");
-	program(&r, dir, "test --case '%s' --json '%s/one'", line, dir);
-	program_expect(&r, 0);
-	cJSON *one = report("one");
-	ck_assert_str_eq(word(cJSON_GetArrayItem(cJSON_GetObjectItem(one, "cases"), 0), "inputs"),
-		word(find_case(all, line), "inputs"));
-	cJSON_Delete(one);
-	cJSON_Delete(all);
-}
-END_TEST
-
-/* Experts whose probabilities are in one order in binary64 and equal in binary32: two logits an ulp apart, 68 below the largest;
- * and logits more than 104 below it, whose exponentials are 0. */
-START_TEST(ties_of_binary32_only)
-{
-	static const char *const found[] = {"gates seed=20261130000017", "coordinates seed=20261130000028"};
-	struct program_result r;
-
-	program(&r, dir, "test --case 'moe_router class=%s device=simt'", found[_i]);
-	program_expect(&r, 0);
-}
-END_TEST
-
-#define PLANTED "--op hc_inject='" PLUMB_USER_DIR "/planted.so'"
-#define ARGMAX "--op argmax='" PLUMB_USER_DIR "/argmax.so'"
-#define ROUTER "--op moe_router='" PLUMB_USER_DIR "/router.so'"
-#define GATE "--op attn_gate='" PLUMB_USER_DIR "/gate.so'"
-
-enum { LINE = 2048 };
-
-/* The first line to replay that a run has printed, as arguments of plumb. */
-static void replay_line(const struct program_result *r, char line[LINE])
-{
-	const char *at = strstr(r->out, "replay  plumb test ");
-
-	ck_assert_msg(at != NULL, "no line to replay: %s", r->out);
-	at += strlen("replay  plumb ");
-	snprintf(line, LINE, "%.*s", (int)strcspn(at, "\n"), at);
-}
-
-/* A planted fault is caught, and the line that is printed shows it in another process. */
-START_TEST(a_wrong_kernel_is_caught_and_replayed)
-{
-	struct program_result r;
-	char line[LINE];
-
-	program(&r, dir, "test " PLANTED " --exact --jobs 2");
-	program_expect(&r, 0);
-	ck_assert_int_eq(setenv("PLANTED", "hc_inject@-1=factor", 1), 0);
-	program(&r, dir, "test " PLANTED " --jobs 2 --json '%s/wrong'", dir);
-	program_expect(&r, 1);
-	ck_assert_msg(strstr(r.out, "1.01") && strstr(r.out, "times the bound") == NULL, "%s", r.out);
-	replay_line(&r, line);
-	program(&r, dir, "%s", line);
-	program_expect(&r, 1);
-	ck_assert_msg(strstr(r.out, "FAIL") && strstr(r.out, "residual_out"), "%s", r.out);
-	ck_assert_int_eq(unsetenv("PLANTED"), 0);
-	program(&r, dir, "%s", line);
-	program_expect(&r, 0);
-	cJSON *json = report("wrong");
-	ck_assert_msg(cJSON_IsFalse(cJSON_GetObjectItem(json, "pass")), "the report says pass");
-	cJSON_Delete(json);
-}
-END_TEST
-
-/* Whatever the seed, a run has rows of -Inf alone; what failed says which value, what was expected and how to see it again. */
-START_TEST(a_start_value_is_caught_at_every_seed)
-{
-	struct program_result r;
-
-	program(&r, dir, "test " ARGMAX " --seed %d", _i);
-	program_expect(&r, 0);
-	ck_assert_int_eq(setenv("ARGMAX_FAULT", "start", 1), 0);
-	program(&r, dir, "test " ARGMAX " --seed %d --jobs 2", _i);
-	program_expect(&r, 1);
-	ck_assert_ptr_nonnull(strstr(r.out, "class=unranked"));
-	ck_assert_ptr_nonnull(strstr(r.out, "] is -1, expected "));
-	program(&r, dir, "test " ARGMAX " --case 'argmax class=unranked seed=%d' --json '%s/start'", _i, dir);
-	program_expect(&r, 1);
-	ck_assert_int_eq(unsetenv("ARGMAX_FAULT"), 0);
-	cJSON *json = report("start");
-	const cJSON *one = cJSON_GetArrayItem(cJSON_GetObjectItem(json, "cases"), 0);
-	ck_assert_ptr_null(cJSON_GetObjectItem(json, "again")); /* neither plumb check nor plumb bisect takes these words */
-	ck_assert_ptr_nonnull(strstr(cJSON_GetStringValue(cJSON_GetObjectItem(one, "replay")), "plumb test --case \""));
-	cJSON_Delete(json);
-}
-END_TEST
-
-/* What is said of it is about the operand that is beyond its bound, not about bits that may differ. */
-START_TEST(the_wrong_operand_is_described)
-{
-	struct program_result r;
-
-	ck_assert_int_eq(setenv("ROUTER_FAULT", "row", 1), 0);
-	program(&r, dir, "test " ROUTER " --jobs 2 --cases 22");
-	program_expect(&r, 1);
-	ck_assert_ptr_nonnull(strstr(r.out, "values of shared_weight are wrong: "));
-	ck_assert_ptr_nonnull(strstr(r.out, "shared_weight[1] (token "));
-	for (const char *at = r.out; (at = strstr(at, " are wrong: ")); at++)
-		ck_assert_msg(strncmp(at - strlen("of shared_weight"), "of shared_weight", strlen("of shared_weight")) == 0,
-			"%s", r.out);
-	ck_assert_int_eq(setenv("ROUTER_FAULT", "tail", 1), 0);
-	program(&r, dir, "test " ROUTER " --jobs 2 --class integers --cases 8");
-	program_expect(&r, 1);
-	ck_assert_msg(strstr(r.out, "terms of each sum") && strstr(r.out, "values of logits are wrong: "), "%s", r.out);
-	ck_assert_int_eq(unsetenv("ROUTER_FAULT"), 0);
-	program(&r, dir, "test " ROUTER " --jobs 2 --cases 60");
-	program_expect(&r, 0);
-}
-END_TEST
-
-/* Whatever a kernel does fails its cases and no other, and the run goes on. GATE_FROM: from a position on. */
-START_TEST(a_kernel_is_contained)
-{
-	static const struct {
-		const char *fault, *told;
-	} all[] = {{"crash", "crashed (SIGSEGV at address 0x10)"}, {"exit", "called exit(0)"},
-		{"outside", "wrote after out"}, {"hang", "hangs"}, {"unwritten", "did not write out"},
-		{"input", "changed its input qg"}, {"workafter", "wrote after workspace: 0 bytes after the last"},
-		{"workbefore", "wrote before its workspace (1 bytes before the first)"}};
-	struct program_result r;
-
-	ck_assert_int_eq(setenv("GATE_FAULT", all[_i].fault, 1), 0);
-	program(&r, dir,
-		"test " GATE " --class integers --class plain --cases 4 --timeout 1 --within 4 --jobs 2 --json '%s/gate'",
-		dir);
-	ck_assert_int_eq(unsetenv("GATE_FAULT"), 0);
-	program_expect(&r, 1);
-	ck_assert_msg(strstr(r.out, all[_i].told), "%s does not say '%s'", r.out, all[_i].told);
-	ck_assert_msg(strstr(r.out, "FAIL  4 of 4 cases"), "%s", r.out);
-	cJSON *json = report("gate");
-	const cJSON *o;
-	cJSON_ArrayForEach (o, cJSON_GetObjectItem(json, "cases")) {
-		ck_assert_str_ne(word(o, "inputs"), "0000000000000000");
-		ck_assert(cJSON_IsFalse(cJSON_GetObjectItem(o, "pass")));
-	}
-	cJSON_Delete(json);
-}
-END_TEST
-
-/* A read outside of which no result follows: trapped, and named with the operand, how far, and the line that replays it. At one end of
- * an operand memory traps, at which is the seed's; so a read on one side fails a part of the cases. */
-START_TEST(a_read_outside_is_named)
-{
-	static const struct {
-		const char *fault, *told;
-		int least, most; /* of 40 cases */
-	} all[] = {{"readafter", "read after qg: element ", 20, 39},
-		{"readbefore", "read before qg: element -1 of ", 1, 20}, {"readfar", "read after qg: element ", 20, 39},
-		{"readwork", "read after workspace: 0 bytes after the last", 40, 40}};
-	struct program_result r;
-	char line[LINE];
-	int failed = 0;
-
-	ck_assert_int_eq(setenv("GATE_FAULT", all[_i].fault, 1), 0);
-	program(&r, dir, "test " GATE " --class plain --cases 40 --within 4 --jobs 2");
-	program_expect(&r, 1);
-	const char *told = strstr(r.out, "seed 1; ");
-	ck_assert_msg(told && sscanf(told, "seed 1; %d failed", &failed) == 1 && strstr(r.out, all[_i].told), "%s", r.out);
-	ck_assert_msg(failed >= all[_i].least && failed <= all[_i].most, "%d cases", failed);
-	ck_assert_msg(strstr(r.out, _i == 1   ? " 4 bytes before the first"
-				    : _i == 2 ? " 2000 bytes after the last"
-					      : " 0 bytes after the last"),
-		"%s", r.out);
-	replay_line(&r, line);
-	program(&r, dir, "%s", line);
-	program_expect(&r, 1);
-	ck_assert_msg(strstr(r.out, all[_i].told), "%s", r.out);
-	ck_assert_int_eq(unsetenv("GATE_FAULT"), 0);
-	program(&r, dir, "%s", line);
-	program_expect(&r, 0);
-}
-END_TEST
-
-START_TEST(the_first_failure_ends_it_if_asked)
-{
-	struct program_result r;
-	ck_assert_int_eq(setenv("GATE_FAULT", "wrong", 1), 0);
-	program(&r, dir, "test " GATE " --class plain --cases 50 --fail-fast --jobs 1");
-	ck_assert_int_eq(unsetenv("GATE_FAULT"), 0);
-	program_expect(&r, 1);
-	ck_assert_msg(strstr(r.out, "FAIL  1 of 50 cases"), "%s", r.out);
-}
-END_TEST
-
-static const struct {
-	const char *args, *named, *why;
-} refused[] = {
-	{"gelu", "gelu", "plumb list ops"},
-	{"atn_gate", "atn_gate", "did you mean 'attn_gate'?"},
-	{"--class nothing", "nothing", "plumb list classes"},
-	{"embed --class decay", "no case", "classes"}, /* nothing to run is no success */
-	{"--cases 0", "--cases", "1 or more"},
-	{"embed --cases 2 --shard 3/3", "no case", ""},
-	{"--shard 4/3", "--shard", "1 <= I <= N"},
-	{"--shard x", "--shard", "1 <= I <= N"},
-	{"--device tpu", "--device", "simt or cuda"},
-	{"--policy int8", "--policy", "f32 or bf16"},
-	{"--op attn_gate", "--op", "NAME=FILE.so"},
-	{"--op gelu=x.so", "gelu", "plumb list ops"},
-	{"--op attn_gate=/nowhere/x.so", "/nowhere/x.so", "cannot load"},
-	{"--op embed='" PLUMB_USER_DIR "/gate.so'", "gate.so", "embed"},
-	{"--op hc_norm_down+hc_up_mix=x.so", "plumb check", "single ops"},
-	{"--case 'embed E=3'", "embed", "no size E"},
-	{"--case 'embed seed=1' --class ties", "--case", "--class"},
-	{"embed --case 'embed seed=1'", "--case", "embed"},
-	{"embed --json /nowhere/x.json", "--json", "/nowhere"},
-	{"--fail-fast --keep-going", "--fail-fast", "one of them"},
-};
-
-START_TEST(bad_commands_are_refused_by_name)
-{
-	struct program_result r;
-	program(&r, dir, "test %s", refused[_i].args);
-	program_expect_bad(&r, refused[_i].named, refused[_i].why);
-}
-END_TEST
-
-START_TEST(a_device_that_is_not_there)
-{
-	struct plumb_device *device = NULL;
-	struct plumb_error err;
-	struct program_result r;
-	int status = plumb_device_open(PLUMB_DEVICE_CUDA, NULL, &device, &err);
-	plumb_device_close(device);
-	if (status == PLUMB_OK)
-		return;
-	program(&r, dir, "test embed --device cuda");
-	program_expect(&r, 3);
-	ck_assert_msg(strlen(r.err) > 0, "nothing is said");
-}
-END_TEST
-
 int main(void)
 {
 	int classes = 0;
@@ -761,10 +551,11 @@ int main(void)
 		classes++;
 	Suite *suite = suite_create("trial");
 	TCase *all = suite_part(suite, "all", 300);
-	tcase_add_checked_fixture(all, setup, teardown);
 	tcase_add_loop_test(all, a_line_is_printed_as_it_was_read, 0, (int)(sizeof lines / sizeof lines[0]));
 	tcase_add_test(all, the_order_of_words_does_not_matter);
 	tcase_add_test(all, sizes_are_as_said);
+	tcase_add_loop_test(all, sizes_are_as_said_in_every_class, 0, PLUMB_OP_COUNT);
+	tcase_add_loop_test(all, formats_are_as_said, 0, PLUMB_OP_COUNT);
 	tcase_add_loop_test(all, bad_lines_are_refused_by_name, 0, (int)(sizeof bad / sizeof bad[0]));
 	tcase_add_loop_test(all, a_class_changes_inputs, 0, classes);
 	tcase_add_test(all, ragged_blocks_are_not_full);
@@ -774,15 +565,5 @@ int main(void)
 	tcase_add_test(all, differences_are_told_alike);
 	tcase_add_test(all, unranked_rows);
 	tcase_add_test(all, silu_of_minus_inf);
-	tcase_add_test(all, a_part_replays_alike);
-	tcase_add_loop_test(all, ties_of_binary32_only, 0, 2);
-	tcase_add_test(all, a_wrong_kernel_is_caught_and_replayed);
-	tcase_add_loop_test(all, a_start_value_is_caught_at_every_seed, 3, 6);
-	tcase_add_test(all, the_wrong_operand_is_described);
-	tcase_add_loop_test(all, a_read_outside_is_named, 0, 4);
-	tcase_add_loop_test(all, a_kernel_is_contained, 0, 8);
-	tcase_add_test(all, the_first_failure_ends_it_if_asked);
-	tcase_add_loop_test(all, bad_commands_are_refused_by_name, 0, (int)(sizeof refused / sizeof refused[0]));
-	tcase_add_test(all, a_device_that_is_not_there);
 	return suite_run(suite);
 }

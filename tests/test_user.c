@@ -9,6 +9,7 @@
 #include "core/flow.h"
 #include "core/numeric.h"
 #include "core/plumb_kernel.h"
+#include "core/profile_bytes.h"
 #include "core/weight.h"
 #include "opt/user.h"
 #include "ref/twin/twin.h"
@@ -146,6 +147,38 @@ static bool same(float a, float b)
 {
 	return plumb_f32_bits(a) == plumb_f32_bits(b) || (isnan(a) && isnan(b));
 }
+
+/* Which ops can be one kernel, of the release. */
+static const struct {
+	enum plumb_op op[4];
+	int ops;
+	const char *why; /* NULL: they can */
+} joins[] = {
+	{{PLUMB_ATTN_GATE}, 1, NULL},
+	{{PLUMB_HC_NORM_DOWN, PLUMB_HC_UP_MIX}, 2, NULL},
+	{{PLUMB_HC_NORM_DOWN, PLUMB_HC_UP_MIX, PLUMB_LM_HEAD, PLUMB_ARGMAX}, 4, NULL},
+	{{PLUMB_MOE_ROUTER, PLUMB_MOE_GATE_UP, PLUMB_MOE_DOWN}, 3, NULL},
+	{{PLUMB_ARGMAX, PLUMB_EMBED}, 2,
+		"no layer runs embed right after argmax: after argmax comes nothing, before embed nothing"},
+	{{PLUMB_HC_UP_MIX, PLUMB_HC_NORM_DOWN}, 2,
+		"after hc_up_mix comes gdn_in_proj, attn_in_proj, moe_router or lm_head, before hc_norm_down ple_conv or "
+		"hc_inject"},
+	{{PLUMB_EMBED, PLUMB_HC_NORM_DOWN}, 2, "after embed comes nothing"}, /* the layers lie between */
+	{{PLUMB_MOE_DOWN, PLUMB_HC_INJECT}, 2,
+		"layer 0 runs hc_inject without the others too, between gdn_out_proj and hc_norm_down"},
+	{{PLUMB_HC_INJECT, PLUMB_HC_NORM_DOWN}, 2, "without the others too, between the layer before and hc_up_mix"},
+};
+
+START_TEST(ops_that_can_be_one_kernel)
+{
+	struct plumb_config release;
+	char text[700];
+
+	plumb_release_config(&release);
+	ck_assert_int_eq(plumb_flow_joins(&release, joins[_i].op, joins[_i].ops, text, sizeof text), joins[_i].why == NULL);
+	ck_assert_msg(!joins[_i].why || strstr(text, joins[_i].why), "%s", text);
+}
+END_TEST
 
 START_TEST(numbers_are_the_cores)
 {
@@ -390,6 +423,7 @@ int main(void)
 	TCase *c = suite_part(suite, "user", 120);
 	tcase_add_test(c, flow_is_the_decoders);
 	tcase_add_test(c, flow_leaves_what_others_read);
+	tcase_add_loop_test(c, ops_that_can_be_one_kernel, 0, (int)(sizeof joins / sizeof joins[0]));
 	tcase_add_test(c, numbers_are_the_cores);
 	tcase_add_loop_test(c, values_are_the_cores, 0, PLUMB_FORMAT_COUNT);
 	tcase_add_loop_test(c, bound_to_layers, 0, 2);

@@ -226,6 +226,35 @@ START_TEST(faults_that_come_late)
 }
 END_TEST
 
+/* Tokens and what goes wrong after them, in one log or on a terminal: two lines, whoever comes to know of it. */
+START_TEST(faults_in_a_line_of_tokens)
+{
+	static const char *const ways[] = {"sh -c \"%s 2>&1\"", "script -qec \"%s\" /dev/null"};
+	static const char *const faults[] = {"crash", "exit", "says"};
+	const int terminal = system("script --version >/dev/null 2>&1") == 0;
+	struct program_result r;
+	char run[1024], line[2048];
+
+	for (int f = 0; f < 3; f++)
+		for (int way = 0; way <= terminal; way++) {
+			snprintf(run, sizeof run,
+				"GATE_FAULT=%s GATE_FROM=4 '%s' run --checkpoint '%s' --tokens 5,17,42 --steps 9 --op "
+				"'attn_gate=%s'",
+				faults[f], PLUMB_PROGRAM, CHECKPOINT, LIBRARY("gate"));
+			snprintf(line, sizeof line, ways[way], run);
+			program(&r, dir, "--version >/dev/null; %s", line);
+			const char *end = strchr(r.out, '\n');
+			ck_assert_msg(strncmp(r.out, "241,156", 7) == 0 && end &&
+					      strncmp(end + 1, "plumb run: op attn_gate layer 3 position 4: ", 44) == 0 &&
+					      strchr(end + 1, '\n')[1] == '\0',
+				"%s: %s", line, r.out);
+			program(&r, dir, "--version >/dev/null; %s", run); /* apart, the line of tokens ends too */
+			program_expect_failure(&r, 1, "plumb run: op attn_gate layer 3 position 4: ", "");
+			ck_assert_str_eq(r.out, "241,156\n");
+		}
+}
+END_TEST
+
 /* A fused entry with caches: what the shadow has computed in its place must help nobody. */
 START_TEST(faults_of_a_fused_entry)
 {
@@ -367,6 +396,7 @@ int main(void)
 	tcase_add_test(c, wrong_values_are_named);
 	tcase_add_loop_test(c, faults_are_contained, 0, CONTAINED);
 	tcase_add_test(c, faults_that_come_late);
+	tcase_add_test(c, faults_in_a_line_of_tokens);
 	tcase_add_test(c, faults_of_a_fused_entry);
 	tcase_add_test(c, faults_on_a_device);
 	tcase_add_test(c, refused_libraries);

@@ -115,6 +115,23 @@ START_TEST(threads_get_their_mode_back)
 }
 END_TEST
 
+/* plumb test runs a case a core, and the threads of a kernel all the same. */
+START_TEST(threads_of_a_kernel)
+{
+	struct program_result r;
+
+	program(&r, dir, "test --op hc_inject='" PLUMB_USER_DIR "/pool.so' --class integers");
+	program_expect(&r, 0);
+	ck_assert_int_eq(setenv("POOL_FAULT", "race", 1), 0);
+	program(&r, dir, "test --op hc_inject='" PLUMB_USER_DIR "/pool.so' --class integers");
+	program_expect(&r, 1);
+	ck_assert_msg(strstr(r.out, "FAIL  4 of 4 cases"), "%s", r.out);
+	ck_assert_int_eq(setenv("OMP_NUM_THREADS", "1", 1), 0);
+	program(&r, dir, "test --op hc_inject='" PLUMB_USER_DIR "/pool.so' --class integers");
+	program_expect(&r, 0);
+}
+END_TEST
+
 /* What a kernel prints is no part of a report on standard output. */
 START_TEST(a_report_stands_alone)
 {
@@ -187,6 +204,7 @@ int main(void)
 	tcase_add_loop_test(t, check_sees_it, 0, FAULTS);
 	tcase_add_loop_test(t, test_sees_it, 0, FAULTS);
 	tcase_add_test(t, threads_get_their_mode_back);
+	tcase_add_test(t, threads_of_a_kernel);
 	tcase_add_loop_test(t, a_report_stands_alone, 0, 2);
 	tcase_add_test(t, cases_without_a_verdict);
 	tcase_add_test(t, the_end_changes_no_verdict);

@@ -8,6 +8,8 @@
 #include "golden/case.h"
 #include "ref/ref.h"
 
+enum { ROWS_BEYOND = 64 }; /* of a cache */
+
 static size_t array_bytes(const struct plumb_call *call, const struct plumb_operand *o)
 {
 	struct plumb_extent extent = {.T = call->T, .capacity = call->env->capacity};
@@ -98,7 +100,8 @@ int check_second_hold(struct check_second *s, const struct plumb_call *call, str
 	return status;
 }
 
-/* Poison the rows of a cache that the call has to write. */
+/* Poison the rows of a cache that the call has to write, and some that nobody has written yet: rows of later tokens, of which a
+ * call makes nothing. */
 static void poison_rows(const struct plumb_call *call, const struct plumb_operand *o, enum plumb_poison poison)
 {
 	const struct plumb_cache *cache = plumb_operand_get(call->args, o);
@@ -106,6 +109,8 @@ static void poison_rows(const struct plumb_call *call, const struct plumb_operan
 	int64_t first, last;
 
 	plumb_case_written_rows(call, o, &first, &last);
+	first = o->role == PLUMB_STATE ? first : last;
+	last = last + ROWS_BEYOND < cache->rows ? last + ROWS_BEYOND : cache->rows;
 	for (int64_t r = first; r < last; r++)
 		plumb_poison_fill(poison, unit, plumb_cache_row(cache, r), (size_t)(r - first) * (size_t)cache->width,
 			(size_t)cache->width);
@@ -132,6 +137,8 @@ int check_second_run_by(
 	for (int i = 0; i < info->operands && status == PLUMB_OK; i++) {
 		const struct plumb_operand *o = &info->operand[i];
 		bool state = o->role == PLUMB_STATE;
+		if (o->role == PLUMB_IN && o->kind == PLUMB_KIND_CACHE && way->poison != PLUMB_POISON_OFF)
+			poison_rows(call, o, way->poison);
 		if (!plumb_operand_get(call->args, o) || (o->role != PLUMB_OUT && !state))
 			continue;
 		if (o->kind == PLUMB_KIND_CACHE) {

@@ -33,7 +33,8 @@ struct check_second_way {
 	struct plumb_binding by;           /* set NULL: the oracle */
 	const struct plumb_runner *runner; /* what it runs through; NULL: called directly */
 	bool unrounded;
-	enum plumb_poison poison; /* of outputs, and of the cache rows that it has to write, before it runs */
+	/* of outputs, of cache rows that it writes and of some that nobody wrote, before it runs */
+	enum plumb_poison poison;
 };
 int check_second_run_by(
 	struct check_second *s, const struct plumb_call *call, const struct check_second_way *way, struct plumb_error *err);

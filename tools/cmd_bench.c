@@ -41,19 +41,17 @@ static int read_contexts(const char *text, struct bench_options *o, struct plumb
 
 static int read_ops(const struct option_list *list, struct bench_options *o, struct plumb_error *err)
 {
-	char meant[TEXT_NEAREST];
+	int status = PLUMB_OK;
 
 	for (int i = 0; i < PLUMB_OP_COUNT; i++)
 		o->op[i] = list->count == 0;
-	for (int i = 0; i < list->count; i++) {
-		const enum plumb_op op = plumb_op_find(list->item[i]);
-		if (op == PLUMB_OP_COUNT)
-			return plumb_fail(err, PLUMB_BAD_INPUT,
-				"--op names '%.80s', which is no op%s; 'plumb list ops' shows them", list->item[i],
-				text_op_meant(list->item[i], meant));
-		o->op[op] = true;
+	for (int i = 0; i < list->count && status == PLUMB_OK; i++) {
+		enum plumb_op op;
+		status = text_op("--op", list->item[i], &op, err);
+		if (status == PLUMB_OK)
+			o->op[op] = true;
 	}
-	return PLUMB_OK;
+	return status;
 }
 
 /* What is left open: the optimised set, on a GPU where this build has one, the release's sizes there and small ones on a
@@ -89,6 +87,8 @@ static int read_words(const struct words *w, struct bench_options *o, struct plu
 {
 	const struct output_path out[] = {{"--json", o->json}, {"--html", o->html}};
 	struct set_options *s = &o->set;
+	const char *const input[] = {o->compare, s->profile};
+	const struct output_inputs in = {input, 2, NULL, s->checkpoint};
 	int status;
 
 	complete(s);
@@ -116,7 +116,7 @@ static int read_words(const struct words *w, struct bench_options *o, struct plu
 	if (status == PLUMB_OK)
 		bench_share(o);
 	if (status == PLUMB_OK)
-		status = output_paths(out, 2, o->compare ? o->compare : "", s->checkpoint, err);
+		status = output_paths(out, 2, &in, err);
 	if (status == PLUMB_OK)
 		status = options_policy(s, &o->decoder.policy, err);
 	if (status == PLUMB_OK)

@@ -21,6 +21,7 @@
 #include "tools/progress.h"
 #include "tools/session.h"
 #include "tools/text.h"
+#include "tools/tolerances.h"
 
 #ifndef PLUMB_VERSION
 #define PLUMB_VERSION "unknown"
@@ -130,17 +131,14 @@ static bool number_behind(char mark, const char **text, long long *out)
 /* --call NAME[@LAYER][:POSITION]: a call whose case is written, right or wrong. */
 static int parse_call(const struct bisect_command *c, struct bisect_options *o, struct plumb_error *err)
 {
-	char name[64], meant[TEXT_NEAREST];
+	char name[64];
 	size_t length = strcspn(c->call, "@:");
 	const char *rest = c->call + length;
 	long long layer = -1, position = -1;
 
 	snprintf(name, sizeof name, "%.*s", (int)length, c->call);
-	o->wanted_op = plumb_op_find(name);
-	if (o->wanted_op == PLUMB_OP_COUNT)
-		return plumb_fail(err, PLUMB_BAD_INPUT,
-			"--call names '%.60s', which is no op%s; 'plumb list ops' shows them", name,
-			text_op_meant(name, meant));
+	if (text_op("--call", name, &o->wanted_op, err) != PLUMB_OK)
+		return PLUMB_BAD_INPUT;
 	if (!number_behind('@', &rest, &layer) || !number_behind(':', &rest, &position) || *rest != '\0')
 		return plumb_fail(err, PLUMB_BAD_INPUT, "--call is '%.80s', expected NAME[@LAYER][:POSITION]", c->call);
 	o->wanted = true;
@@ -463,7 +461,7 @@ static int work(void *self, struct plumb_user_mark *mark)
 	signal(SIGTERM, interrupted);
 	signal(SIGHUP, interrupted);
 	if (status == PLUMB_OK)
-		status = plumb_tolerances_read(c->tolerances, &tolerances, &err);
+		status = tolerances_open(c->tolerances, NULL, 0, "bisect", &tolerances, &err);
 	if (status == PLUMB_OK)
 		status = truth_of(c, &o.truth, &err);
 	if (status == PLUMB_OK)
@@ -642,8 +640,12 @@ static int run(int argc, char **argv)
 		status = plumb_fail(&err, PLUMB_BAD_INPUT, "a golden file, or --tokens, is needed; usage: plumb bisect %s",
 			command_bisect.usage);
 	const struct output_path out[] = {{"--json", c.json}, {"--html", c.html}, {"--case", c.case_path}};
+	const char *const input[] = {c.golden, c.tolerances, c.set.profile};
+	const struct output_inputs in = {input, 3, &c.set.op, c.set.checkpoint};
 	if (status == PLUMB_OK)
-		status = output_paths(out, 3, c.golden ? c.golden : "", c.set.checkpoint, &err);
+		status = output_hdf5("--case", c.case_path, &err);
+	if (status == PLUMB_OK)
+		status = output_paths(out, 3, &in, &err);
 	keep_command(&c, argc, argv);
 	origin_begin(&c.origin, argc, argv, c.date);
 	c.mark = mmap(NULL, sizeof *c.mark, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

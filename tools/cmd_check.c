@@ -13,6 +13,7 @@
 #include "tools/origin.h"
 #include "tools/output.h"
 #include "tools/session.h"
+#include "tools/tolerances.h"
 
 struct check_command {
 	struct set_options set;
@@ -43,8 +44,10 @@ static int report_paths(const struct check_command *c, const char *golden, struc
 {
 	const struct output_path out[] = {
 		{"--json", c->json}, {"--junit", c->junit}, {"--tap", c->tap}, {"--html", c->html}};
+	const char *const input[] = {golden, c->tolerances, c->set.profile};
+	const struct output_inputs in = {input, 3, &c->set.op, c->set.checkpoint};
 
-	return output_paths(out, 4, golden, c->set.checkpoint, err);
+	return output_paths(out, 4, &in, err);
 }
 
 /* Every report that is asked for. */
@@ -62,6 +65,27 @@ static int write_reports(const struct check_command *c, const struct check_repor
 		cJSON_Delete(tree);
 	}
 	return status;
+}
+
+/* --layers may leave out every layer that an --op is for. What runs before a layer is seen in it from the tokens on. */
+static int see_ops(const struct check_command *c, const struct session *s, const bool wanted[2],
+	const struct check_options *o, struct plumb_error *err)
+{
+	const int outside = s->cfg->layers;
+	bool seen = !c->set.layers || c->set.op.count == 0;
+
+	for (int l = 0; l <= outside; l++) {
+		const bool compared = l >= o->first_layer && l <= o->last_layer;
+		const bool before = wanted[PLUMB_VIEW_PROPAGATED] && (l < o->first_layer || l == outside);
+		for (int op = 0; op < PLUMB_OP_COUNT && (compared || before); op++)
+			seen = seen || (plumb_op_runs(s->cfg, (enum plumb_op)op, l) &&
+					       session_is_asked(s, &c->set, (enum plumb_op)op, l));
+	}
+	if (!seen)
+		return plumb_fail(err, PLUMB_BAD_INPUT,
+			"--layers %s: --op %s is for others: nothing of it would be compared", c->set.layers,
+			c->set.op.item[0]);
+	return PLUMB_OK;
 }
 
 static int compare_and_report(const struct check_command *c, const char *path, struct session *session,
@@ -126,6 +150,8 @@ static int compare_and_report(const struct check_command *c, const char *path, s
 		(o.formats.own_caches && o.formats.caches != (o.policy == PLUMB_POLICY_BF16 ? PLUMB_BF16 : PLUMB_F32));
 	if (status == PLUMB_OK)
 		status = options_layers(c->set.layers, session->model->cfg.layers, &o.first_layer, &o.last_layer, err);
+	if (status == PLUMB_OK)
+		status = see_ops(c, session, wanted, &o, err);
 	if (status == PLUMB_OK)
 		status = check_fits(&o, err);
 	report.shard = &shard;
@@ -192,8 +218,10 @@ static int work(void *self, struct plumb_user_mark *mark)
 
 	if (status == PLUMB_OK && !c->set.policy && !plumb_golden_has_run(golden, PLUMB_POLICY_F32))
 		c->set.policy = "bf16"; /* the only run there is */
-	if (status == PLUMB_OK)
-		status = plumb_tolerances_read(c->tolerances, &tolerances, &err);
+	if (status == PLUMB_OK) {
+		struct plumb_h5 *const file = plumb_golden_file(golden);
+		status = tolerances_open(c->tolerances, &file, 1, "check", &tolerances, &err);
+	}
 	if (status == PLUMB_OK)
 		status = session_open_marked(&c->set, mark, &session, &err);
 	if (status == PLUMB_OK)

@@ -197,12 +197,13 @@ static int run(int argc, char **argv)
 		&command_drift, table, sizeof table / sizeof table[0], argc, argv, operand, 0, &operands, &done, &err);
 	if (status == PLUMB_OK && done)
 		return PLUMB_OK;
+	const struct output_path out = {"--json", c.json};
 	o.steps = c.steps;
 	o.seed = (uint64_t)c.seed;
 	if (status == PLUMB_OK)
 		status = choose_formats(c.format, o.without, &err);
 	if (status == PLUMB_OK)
-		status = output_refuse("--json", c.json, NULL, NULL, &err);
+		status = output_paths(&out, 1, &(struct output_inputs){0}, &err);
 	if (status == PLUMB_OK)
 		status = bind(&c, &device, &o.binding, &err);
 	if (status == PLUMB_OK && c.threads > 0)

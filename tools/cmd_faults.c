@@ -18,6 +18,7 @@
 #include "tools/html.h"
 #include "tools/output.h"
 #include "tools/progress.h"
+#include "tools/text.h"
 
 enum { MAX_JOBS = 256, SAMPLE_FAULTS = 24, SAMPLE_MUTANTS = 20, CASES = 400, TIMEOUT = 10 };
 static const double SAVE_SECONDS = 30.0; /* between two states of --json */
@@ -533,10 +534,13 @@ out:
 static int check_options(struct faults_command *c, struct plumb_error *err)
 {
 	const struct output_path out[] = {{"--json", c->json}, {"--html", c->html}};
+	enum plumb_op op;
 	int status = shard_parse(c->shard, &c->score.part, err);
 
 	if (status == PLUMB_OK && c->lane && strcmp(c->lane, "simt") != 0 && strcmp(c->lane, "cuda") != 0)
 		status = plumb_fail(err, PLUMB_BAD_INPUT, "--lane is '%s', expected simt or cuda", c->lane);
+	if (status == PLUMB_OK && c->op)
+		status = text_op("--op", c->op, &op, err);
 	if (status == PLUMB_OK && c->least > 100)
 		status = plumb_fail(err, PLUMB_BAD_INPUT, "--least is %lld, expected 0..100 percent", (long long)c->least);
 	if (status == PLUMB_OK && (c->cases < 1 || c->timeout < 1))
@@ -545,7 +549,7 @@ static int check_options(struct faults_command *c, struct plumb_error *err)
 	if (status == PLUMB_OK && c->resume && (!c->json || strcmp(c->json, "-") == 0))
 		status = plumb_fail(err, PLUMB_BAD_INPUT, "--resume needs --json FILE, which holds what was judged before");
 	if (status == PLUMB_OK)
-		status = output_paths(out, 2, c->source, NULL, err);
+		status = output_paths(out, 2, &(struct output_inputs){0}, err);
 	c->score.seed = c->seed;
 	c->score.cases = c->cases;
 	c->score.least = c->least;

@@ -5,6 +5,7 @@
 
 #include "tools/commands.h"
 #include "tools/golden.h"
+#include "tools/help.h"
 #include "tools/text.h"
 
 static const struct command *const parts[] = {&command_golden_make, &command_golden_verify, &command_golden_diff, NULL};
@@ -15,12 +16,14 @@ static void usage(FILE *f)
 	for (int i = 0; parts[i]; i++)
 		fprintf(f, "  %-14s %s\n", parts[i]->name, parts[i]->brief);
 	fprintf(f, "\n'plumb golden make --help' explains one, with examples.\n");
+	help_print_exit(f);
 }
 
 static int run(int argc, char **argv)
 {
 	struct text_nearest near = {.word = argc > 1 ? argv[1] : ""};
 	char meant[TEXT_NEAREST];
+	struct plumb_error err;
 
 	if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
 		usage(argc < 2 ? stderr : stdout);
@@ -32,8 +35,9 @@ static int run(int argc, char **argv)
 			return parts[i]->run(argc - 1, argv + 1);
 		text_nearest(&near, name);
 	}
-	fprintf(stderr, "plumb golden: unknown command '%s', expected make, verify or diff%s\n", argv[1],
+	plumb_fail(&err, PLUMB_BAD_INPUT, "unknown command '%.200s', expected make, verify or diff%s", argv[1],
 		text_did_you_mean(&near, meant));
+	fprintf(stderr, "plumb golden: %s\n", err.text);
 	return PLUMB_BAD_INPUT;
 }
 

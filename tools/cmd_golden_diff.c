@@ -9,26 +9,32 @@
 #include "tools/golden_report.h"
 #include "tools/output.h"
 #include "tools/progress.h"
+#include "tools/tolerances.h"
 
 struct diff_command {
 	const char *group, *rel_l2, *tolerances, *json, *ulp;
 };
 
-static int positive(const char *option, const char *text, double most, double *out, struct plumb_error *err)
+enum { MAX_ULP = 1 << 23 }; /* a factor of two, as in a tolerance file */
+
+static int read_rel_l2(const char *text, double *out, struct plumb_error *err)
 {
 	char *end;
 	errno = 0;
 	*out = strtod(text, &end);
-	if (errno || end == text || *end || !(*out >= 0.0 && *out <= most))
-		return plumb_fail(err, PLUMB_BAD_INPUT, "%s is '%s', expected a number in 0..%g", option, text, most);
+	if (errno || end == text || *end || !(*out >= 0.0 && *out <= 0.5))
+		return plumb_fail(err, PLUMB_BAD_INPUT, "--rel-l2 is '%s', expected a number in 0..0.5", text);
 	return PLUMB_OK;
 }
 
-/* One rule: what the options ask for. */
-static int rule_of(const struct diff_command *c, struct diff_options *o, struct plumb_tolerances **tolerances,
-	char demand[128], struct plumb_error *err)
+static bool is_builtin(const struct diff_command *c)
 {
-	double ulp = 0.0;
+	return strcmp(c->tolerances, "builtin") == 0;
+}
+
+/* One rule: what the options ask for. */
+static int rule_of(const struct diff_command *c, struct diff_options *o, char demand[128], struct plumb_error *err)
+{
 	int status = PLUMB_OK;
 
 	if ((c->ulp != NULL) + (c->rel_l2 != NULL) + (c->tolerances != NULL) > 1)
@@ -36,26 +42,20 @@ static int rule_of(const struct diff_command *c, struct diff_options *o, struct 
 	o->rule = c->ulp ? DIFF_ULP : c->rel_l2 ? DIFF_REL_L2 : c->tolerances ? DIFF_TOLERANCES : DIFF_BITS;
 	snprintf(demand, 128, "no bit may differ");
 	if (c->ulp) {
-		status = positive("--ulp", c->ulp, 0x1p23, &ulp, err);
-		o->ulp = (int64_t)ulp;
-		if (status == PLUMB_OK && (double)o->ulp != ulp)
-			status = plumb_fail(err, PLUMB_BAD_INPUT, "--ulp is '%s', expected a whole number", c->ulp);
+		status = options_count("--ulp", c->ulp, MAX_ULP, &o->ulp, err);
 		snprintf(demand, 128, "%lld ulp", (long long)o->ulp);
 	} else if (c->rel_l2) {
-		status = positive("--rel-l2", c->rel_l2, 0.5, &o->rel_l2, err);
+		status = read_rel_l2(c->rel_l2, &o->rel_l2, err);
 		snprintf(demand, 128, "relative L2 %g", o->rel_l2);
 	} else if (c->tolerances) {
-		bool own = strcmp(c->tolerances, "builtin") == 0;
-		status = plumb_tolerances_read(own ? NULL : c->tolerances, tolerances, err);
-		o->tolerances = *tolerances;
-		snprintf(demand, 128, "propagated tolerances%s", own ? "" : " of the file");
+		snprintf(demand, 128, "propagated tolerances%s", is_builtin(c) ? "" : " of the file");
 	}
 	return status;
 }
 
 static int compare(const struct diff_command *c, const char *const path[2], struct plumb_error *err)
 {
-	struct plumb_h5 *a = NULL, *b = NULL;
+	struct plumb_h5 *file[2] = {NULL, NULL};
 	struct plumb_tolerances *tolerances = NULL;
 	struct diff diff = {0};
 	struct diff_options o = {.group = c->group, .progress = !output_quiet()};
@@ -71,20 +71,24 @@ static int compare(const struct diff_command *c, const char *const path[2], stru
 		.verbose = output_verbosity() > 0,
 		.quiet = output_quiet(),
 	};
+	const struct output_path out = {"--json", c->json};
+	const char *const input[] = {path[0], path[1], c->tolerances};
+	const struct output_inputs in = {.file = input, .files = 3};
 	double start = progress_now();
-	int status = rule_of(c, &o, &tolerances, demand, err);
+	int status = rule_of(c, &o, demand, err);
 
+	if (status == PLUMB_OK)
+		status = output_paths(&out, 1, &in, err);
 	for (int i = 0; i < 2 && status == PLUMB_OK; i++)
-		status = output_refuse("--json", c->json, path[i], NULL, err);
+		status = plumb_h5_open(path[i], &file[i], err);
+	if (status == PLUMB_OK && c->tolerances)
+		status = tolerances_open(is_builtin(c) ? NULL : c->tolerances, file, 2, "golden diff", &tolerances, err);
+	o.tolerances = tolerances;
 	if (status == PLUMB_OK)
-		status = plumb_h5_open(path[0], &a, err);
-	if (status == PLUMB_OK)
-		status = plumb_h5_open(path[1], &b, err);
-	if (status == PLUMB_OK)
-		status = diff_run(a, b, &o, &diff, err);
+		status = diff_run(file[0], file[1], &o, &diff, err);
 	report.seconds = progress_now() - start;
 	if (status == PLUMB_OK) {
-		golden_report_facts(&report, a, b);
+		golden_report_facts(&report, file[0], file[1]);
 		if (!c->json || strcmp(c->json, "-") != 0)
 			golden_report_print(&report);
 		if (c->json)
@@ -94,8 +98,8 @@ static int compare(const struct diff_command *c, const char *const path[2], stru
 	}
 	diff_free(&diff);
 	plumb_tolerances_free(tolerances);
-	plumb_h5_close(b);
-	plumb_h5_close(a);
+	plumb_h5_close(file[1]);
+	plumb_h5_close(file[0]);
 	return status;
 }
 

@@ -47,7 +47,7 @@ static int list_orders(struct plumb_error *err)
 	printf("strided(W)   element k joins accumulator k mod W by fmaf, ascending; then a neighbour-first pairwise tree\n"
 	       "split(S, W)  S contiguous pieces, each strided(W), summed left to right\n"
 	       "serial       one accumulator, ascending\n\n"
-	       "rows of a matrix: split(S, %d); head-sized sums: strided(%d); each op's contract: core/ops/\n\n"
+	       "rows of a matrix: split(S, %d); head-sized sums: strided(%d); each op's: plumb list OP\n\n"
 	       "%-34s %8s %8s %3s %8s   gamma_depth\n",
 		PLUMB_ROW_LANES, PLUMB_HEAD_LANES, "rows of the released model", "rows", "columns", "S", "depth");
 	for (size_t i = 0; i < sizeof example / sizeof example[0]; i++) {

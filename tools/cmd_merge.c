@@ -89,11 +89,8 @@ static int report_paths(const struct merge_command *c, const char *const *path, 
 {
 	const struct output_path out[] = {
 		{"--json", c->json}, {"--junit", c->junit}, {"--tap", c->tap}, {"--html", c->html}};
-	int status = PLUMB_OK;
 
-	for (int i = 0; i < paths && status == PLUMB_OK; i++)
-		status = output_paths(out, 4, path[i], NULL, err);
-	return status;
+	return output_paths(out, 4, &(struct output_inputs){.file = path, .files = paths}, err);
 }
 
 static int run(int argc, char **argv)

@@ -7,11 +7,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/flow.h"
+#include "core/profile_bytes.h"
+
 #include "opt/user.h"
 #include "tools/commands.h"
 #include "tools/contract.h"
 #include "tools/output.h"
 #include "tools/text.h"
+#include "tools/trial_spec.h"
 
 struct new_kernel {
 	const char *ops, *dir;
@@ -159,6 +163,36 @@ static int write_source(const struct new_kernel *c, struct text *t, struct plumb
 	return status;
 }
 
+/* What ctest runs: the program and its recipe come with the package. */
+static void write_tests(const struct new_kernel *c, const struct text *t)
+{
+	const char *device = c->cuda ? " DEVICE cuda" : "", *kernel = c->symbol;
+	bool quantised = false;
+
+	for (int j = 0; j < t->ops; j++)
+		quantised = quantised || trial_spec_formats(t->op[j], TRIAL_OF_MATRICES) >> PLUMB_NVFP4 & 1;
+	fprintf(t->f,
+		"\n# ctest --test-dir build: needs Plumb's package%s. The words are at the top of its PlumbTest.cmake.\n"
+		"enable_testing()\nif(COMMAND plumb_add_kernel_test)\n",
+		c->cuda ? "; without a GPU these are skipped" : "");
+	fprintf(t->f, "  # made inputs: odd sizes%s\n  plumb_add_kernel_test(hostile %s %s HOSTILE%s)\n",
+		t->ops > 1  ? "; ARGS --profile served: weights of that profile"
+		: quantised ? ", ties, NaN, ...; weights of every format, with ARGS --format nvfp4 of this one only"
+			    : ", ties, NaN, ...",
+		c->ops, kernel, device);
+	fprintf(t->f,
+		"  # recorded tensors of small models\n"
+		"  plumb_add_kernel_test(golden %s %s%s)\n  plumb_add_kernel_test(golden_bf16 %s %s POLICY bf16%s)\n",
+		c->ops, kernel, device, c->ops, kernel, device);
+	if (quantised)
+		fprintf(t->f,
+			"  plumb_add_kernel_test(golden_nvfp4 %s %s%s GOLDEN "
+			"${plumbline_GOLDEN_DIR}/tiny-nvfp4/tiny-nvfp4.h5\n"
+			"    CHECKPOINT ${plumbline_GOLDEN_DIR}/tiny-nvfp4/checkpoint)\n",
+			c->ops, kernel, device);
+	fprintf(t->f, "endif()\n");
+}
+
 static int write_cmake(const struct new_kernel *c, struct text *t, struct plumb_error *err)
 {
 	(void)err;
@@ -176,22 +210,38 @@ static int write_cmake(const struct new_kernel *c, struct text *t, struct plumb_
 		"  find_package(plumbline REQUIRED)\n  target_link_libraries(%s PRIVATE plumbline::kernel)\nendif()\n"
 		"target_link_libraries(%s PRIVATE m)\n",
 		c->symbol, c->symbol, c->symbol);
+	write_tests(c, t);
 	return PLUMB_OK;
 }
 
-/* One file, which must not be there yet. */
+static int path_of(const struct new_kernel *c, const char *name, char path[4096], struct plumb_error *err)
+{
+	if (snprintf(path, 4096, "%s/%s", c->dir, name) >= 4096)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "%.200s...: the path is too long", c->dir);
+	return PLUMB_OK;
+}
+
+/* Before the first file is written: is this one there already? */
+static int is_new(const struct new_kernel *c, const char *name, struct plumb_error *err)
+{
+	char path[4096];
+	struct stat st;
+	int status = path_of(c, name, path, err);
+
+	if (status == PLUMB_OK && lstat(path, &st) == 0)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "%s is there already, and is not written over", path);
+	return status;
+}
+
 static int write_file(const struct new_kernel *c, const char *name,
 	int (*fn)(const struct new_kernel *, struct text *, struct plumb_error *), struct text *t, struct plumb_error *err)
 {
 	char path[4096], *text = NULL;
 	size_t size = 0;
-	struct stat st;
-	int status;
+	int status = path_of(c, name, path, err);
 
-	if ((size_t)snprintf(path, sizeof path, "%s/%s", c->dir, name) >= sizeof path)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "%.200s...: the path is too long", c->dir);
-	if (lstat(path, &st) == 0)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "%s is there already, and is not written over", path);
+	if (status != PLUMB_OK)
+		return status;
 	t->f = open_memstream(&text, &size);
 	if (!t->f)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for %s", path);
@@ -224,12 +274,24 @@ static int know_ops(const char *ops, struct plumb_error *err)
 		size_t length = strcspn(p, "+");
 		snprintf(name, sizeof name, "%.*s", (int)(length < sizeof name ? length : sizeof name - 1), p);
 		if (plumb_op_find(name) == PLUMB_OP_COUNT)
-			return plumb_fail(err, PLUMB_BAD_INPUT, "'%s' is no op%s; 'plumb list ops' shows them", name,
-				text_op_meant(name, meant));
+			return plumb_fail(err, PLUMB_BAD_INPUT, "'%s' is no op%s; 'plumb list ops' shows them%s", name,
+				text_op_meant(name, meant), strchr(name, ',') ? ", and '+' joins those of one kernel" : "");
 		p += length;
 		if (!*p)
 			return PLUMB_OK;
 	}
+}
+
+/* Ops that the decoder never runs one behind the other have no seat in common. */
+static int know_neighbours(const struct text *t, const char *ops, struct plumb_error *err)
+{
+	struct plumb_config release;
+	char text[700];
+
+	plumb_release_config(&release);
+	if (plumb_flow_joins(&release, t->op, t->ops, text, sizeof text))
+		return PLUMB_OK;
+	return plumb_fail(err, PLUMB_BAD_INPUT, "'%s' cannot be one kernel: %s", ops, text);
 }
 
 /* Where find_package finds Plumb: " -DCMAKE_PREFIX_PATH='DIR'" of the program that runs, be it installed or just built; empty
@@ -261,10 +323,12 @@ static void say_next(const struct new_kernel *c)
 
 	printf("\nbuild it:  cmake -S %s -B %s/build%s && cmake --build %s/build\n", c->dir, c->dir,
 		prefix_option(prefix, sizeof prefix), c->dir);
-	if (!strchr(c->ops, '+'))
-		printf("test it:   plumb test --op %s=%s/build/%s.so%s\n", c->ops, c->dir, c->symbol, device);
+	printf("test it:   plumb %s --op %s=%s/build/%s.so%s\n",
+		strchr(c->ops, '+') ? "bisect --synthetic small --tokens 5,17,42,3,99,7,23" : "test", c->ops, c->dir,
+		c->symbol, device);
 	printf("judge it:  plumb check GOLDEN.h5 --checkpoint DIR --op %s=%s/build/%s.so%s\n", c->ops, c->dir, c->symbol,
 		device);
+	printf("or, after every edit:  ctest --test-dir %s/build --output-on-failure\n", c->dir);
 }
 
 static int run(int argc, char **argv)
@@ -297,9 +361,15 @@ static int run(int argc, char **argv)
 	}
 	if (status == PLUMB_OK)
 		status = plumb_user_operands(c.ops, count_op, &t, &err);
+	if (status == PLUMB_OK)
+		status = know_neighbours(&t, c.ops, &err);
 	if (status == PLUMB_OK && mkdir(c.dir, 0777) != 0 && errno != EEXIST)
 		status = plumb_fail(&err, PLUMB_BAD_INPUT, "%s: cannot make the folder: %s", c.dir, strerror(errno));
 	snprintf(source, sizeof source, "%s.%s", c.symbol, c.cuda ? "cu" : "c");
+	if (status == PLUMB_OK)
+		status = is_new(&c, source, &err);
+	if (status == PLUMB_OK)
+		status = is_new(&c, "CMakeLists.txt", &err);
 	if (status == PLUMB_OK)
 		status = write_file(&c, source, write_source, &t, &err);
 	if (status == PLUMB_OK)
@@ -314,10 +384,11 @@ static int run(int argc, char **argv)
 const struct command command_new_kernel = {
 	.name = "new-kernel",
 	.usage = "OP[+OP...] DIR [--cuda]",
-	.brief = "begin a kernel of your own: source and CMakeLists.txt",
+	.brief = "begin a kernel of your own: source, CMakeLists.txt, tests",
 	.about = "Writes a project for a kernel in the seat of an op, or of several that follow each other: the "
 		 "contract as a comment, every\n"
-		 "operand looked up and described. It builds, and says that it is not written yet.",
+		 "operand looked up and described. It builds, and says that it is not written yet; ctest runs plumb test "
+		 "(of several\nops plumb bisect on a model of odd sizes) and plumb check on it.",
 	.examples = "  plumb new-kernel attn_gate my_gate\n"
 		    "  plumb new-kernel hc_norm_down+hc_up_mix my_mixer --cuda",
 	.operands = "OP|DIR",

@@ -174,7 +174,8 @@ static void add_json(cJSON *list, const char *path, const struct plumb_case *k, 
 }
 
 /* One case file. */
-static int replay(const struct replay_command *c, const char *path, struct plumb_user_mark *mark, cJSON *list,
+/* *asked: set where an --op speaks of the case's op. */
+static int replay(const struct replay_command *c, const char *path, struct plumb_user_mark *mark, cJSON *list, bool *asked,
 	struct plumb_error *err)
 {
 	struct replayed r = {0};
@@ -187,8 +188,10 @@ static int replay(const struct replay_command *c, const char *path, struct plumb
 		set.policy = k->env.policy == PLUMB_POLICY_BF16 ? "bf16" : "f32"; /* for what the report says */
 	if (status == PLUMB_OK)
 		status = session_open_config(&set, mark, &k->cfg, &s, err);
-	if (status == PLUMB_OK)
+	if (status == PLUMB_OK) {
+		*asked = *asked || session_is_asked(&s, &set, k->call.op, k->call.layer);
 		status = run_case(c, &s, k, &r, err);
+	}
 	if (status == PLUMB_OK) {
 		if (!output_quiet() && !(c->json && strcmp(c->json, "-") == 0))
 			report(path, k, &s, &r);
@@ -263,11 +266,12 @@ static int work(void *self, struct plumb_user_mark *mark)
 	struct plumb_error err = {""};
 	char why[sizeof err.text];
 	int worst = PLUMB_OK, ran = 0, wrong = 0;
+	bool asked = c->set.op.count == 0 || c->shard.of > 1; /* another shard may have the cases */
 
 	for (int i = 0; i < c->cases; i++) {
 		if (!shard_takes(&c->shard, i))
 			continue;
-		int status = replay(c, c->path[i], mark, list, &err);
+		int status = replay(c, c->path[i], mark, list, &asked, &err);
 		if (err.text[0])
 			fprintf(stderr, "plumb replay: %s\n", err.text);
 		snprintf(why, sizeof why, "%s", err.text);
@@ -284,6 +288,11 @@ static int work(void *self, struct plumb_user_mark *mark)
 			cJSON_AddNumberToObject(cJSON_GetArrayItem(list, ran), "unit", i);
 		ran++;
 		wrong += status != PLUMB_OK;
+	}
+	if (worst == PLUMB_OK && !asked) {
+		fprintf(stderr, "plumb replay: no case is of an op that --op %s speaks of: nothing of it was run\n",
+			c->set.op.item[0]);
+		worst = PLUMB_BAD_INPUT;
 	}
 	if ((c->cases > 1 || output_quiet()) && worst <= PLUMB_MISMATCH && !(c->json && strcmp(c->json, "-") == 0))
 		printf("%s%s%s  %d of %d cases%s: %d wrong\n", wrong ? output_bad() : output_good(),
@@ -333,8 +342,10 @@ static int run(int argc, char **argv)
 					     : "--scan");
 	if (status == PLUMB_OK && c.repeat < 1)
 		status = plumb_fail(&err, PLUMB_BAD_INPUT, "--repeat is 0, expected 1 or more");
-	for (int i = 0; i < c.cases && status == PLUMB_OK; i++)
-		status = output_refuse("--json", c.json, c.path[i], NULL, &err);
+	const struct output_path out = {"--json", c.json};
+	const struct output_inputs in = {c.path, c.cases, &c.set.op, NULL};
+	if (status == PLUMB_OK)
+		status = output_paths(&out, 1, &in, &err);
 	if (status != PLUMB_OK) {
 		fprintf(stderr, "plumb replay: %s\n", err.text);
 		return status;

@@ -103,10 +103,16 @@ static int feed_prompt(struct run *r, struct plumb_error *err)
 	return status;
 }
 
+/* Whether standard output is for people, and not one of the files. */
+static bool is_loud(const struct run_command *c)
+{
+	return !(c->json && strcmp(c->json, "-") == 0) && !(c->digests && strcmp(c->digests, "-") == 0);
+}
+
 /* With --quiet the verdict of a comparison is all that is asked for. */
 static bool prints_tokens(const struct run_command *c)
 {
-	return !(output_quiet() && c->expect);
+	return is_loud(c) && !(output_quiet() && c->expect);
 }
 
 /* Decode greedily after the prompt and print the ids in one line, with commas between. */
@@ -130,9 +136,10 @@ static int decode(struct run *r, struct plumb_error *err)
 		if (status != PLUMB_OK)
 			break;
 		progress_end(&r->progress);
-		if (prints_tokens(c))
+		if (prints_tokens(c)) {
 			printf("%s%d", i ? "," : "", next);
-		fflush(stdout);
+			output_line();
+		}
 		r->token[r->tokens++] = next;
 		if ((c->stop_at_eos && next == eos) || i + 1 == c->steps)
 			break;
@@ -142,14 +149,14 @@ static int decode(struct run *r, struct plumb_error *err)
 		if (nan < 0)
 			status = PLUMB_BAD_INPUT;
 		else if (nan > 0 && nan < vocab)
-			fprintf(stderr, "plumb run: %lld of %lld logits after token %lld are NaN\n", (long long)nan,
-				(long long)vocab, (long long)(r->prompts + i));
+			fprintf(stderr, "%splumb run: %lld of %lld logits after token %lld are NaN\n",
+				output_line_shared() ? "\n" : "", (long long)nan, (long long)vocab,
+				(long long)(r->prompts + i));
 		progress_step(&r->progress, r->done, r->prompts + c->steps, "token");
 	}
 	progress_end(&r->progress);
 	r->seconds = progress_now() - start;
-	if (r->tokens > 0 && prints_tokens(c))
-		printf("\n");
+	output_line_end();
 	return status;
 }
 
@@ -246,7 +253,7 @@ static int finish(struct run *r, cJSON *list, struct plumb_error *err)
 
 	r->facts.token = r->token;
 	r->facts.tokens = r->tokens;
-	if (c->digest)
+	if (c->digest && is_loud(c))
 		print_digests(r);
 	if (c->digests)
 		status = run_digests_write(c->digests, &r->digests, r->done, &r->facts, err);
@@ -254,7 +261,7 @@ static int finish(struct run *r, cJSON *list, struct plumb_error *err)
 		cJSON_AddItemToArray(list, json = json_of(r));
 	if (c->expect && status == PLUMB_OK) {
 		status = run_expected_compare(&r->expected, c->expect, &r->digests, r->done, &r->facts, err);
-		if (status == PLUMB_OK)
+		if (status == PLUMB_OK && is_loud(c))
 			printf("%spass%s  as expected: %lld tokens, %d layers, total %s\n", output_good(), output_plain(),
 				(long long)r->done, r->digests.layers, r->expected.total);
 		else if (status == PLUMB_MISMATCH && json)
@@ -305,6 +312,8 @@ static int take_expected(struct run_command *c, struct run *r, struct plumb_erro
 static int read_options(struct run_command *c, struct run *r, struct plumb_decoder_options *o, struct plumb_error *err)
 {
 	const struct output_path out[] = {{"--digests", c->digests}, {"--json", c->json}};
+	const char *const input[] = {c->expect, c->set.profile};
+	const struct output_inputs in = {input, 2, &c->set.op, c->set.checkpoint};
 	int status = PLUMB_OK;
 
 	if (c->expect)
@@ -320,7 +329,7 @@ static int read_options(struct run_command *c, struct run *r, struct plumb_decod
 	if (status == PLUMB_OK && r->prompts < 1)
 		status = plumb_fail(err, PLUMB_BAD_INPUT, "the prompt is empty, expected at least one token");
 	if (status == PLUMB_OK)
-		status = output_paths(out, 2, c->expect, c->set.checkpoint, err);
+		status = output_paths(out, 2, &in, err);
 	if (status == PLUMB_OK)
 		status = options_policy(&c->set, &o->policy, err);
 	if (status == PLUMB_OK)
@@ -335,6 +344,9 @@ static int check_length(const struct run_command *c, const struct run *r, struct
 {
 	int64_t most = r->session.model->cfg.max_positions, needed;
 
+	if (r->prompts > most)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "%lld tokens, expected at most %lld (max_position_embeddings)",
+			(long long)r->prompts, (long long)most);
 	if (c->context > most - r->prompts)
 		return plumb_fail(err, PLUMB_BAD_INPUT,
 			"--context is %lld before %lld tokens, expected at most %lld positions in all "

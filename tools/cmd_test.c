@@ -16,6 +16,7 @@
 #include "tools/progress.h"
 #include "tools/shard.h"
 #include "tools/text.h"
+#include "tools/trial_filter.h"
 #include "tools/trial_suite.h"
 
 enum { SHOWN_FAILURES = 10, TEST_TIMEOUT = 120, MAX_CASES = 10000000, SEED_STEP = 1000000, USER_ROUNDS = 4 };
@@ -26,6 +27,7 @@ struct test_command {
 	const char *device, *policy, *json, *html, *shard, *one;
 	struct origin origin;
 	struct option_list seats, classes;
+	struct trial_filter filter;
 	int64_t cases, seed, jobs, timeout, gpu, within;
 	bool list, fail_fast, keep_going, exact, race;
 	bool alone; /* a report on standard output: nothing else goes there */
@@ -69,7 +71,6 @@ static int take_seat(struct test_command *c, const char *text, struct plumb_erro
 	const char *equals = strchr(text, '=');
 	bool offered[PLUMB_OP_COUNT];
 	char name[128];
-	char meant[TEXT_NEAREST];
 	int status;
 
 	if (!equals || strchr(text, '@'))
@@ -78,10 +79,11 @@ static int take_seat(struct test_command *c, const char *text, struct plumb_erro
 	enum plumb_op op = plumb_op_find(name);
 	if (strchr(name, '+'))
 		return plumb_fail(err, PLUMB_BAD_INPUT,
-			"--op names '%s': plumb test runs single ops; plumb check judges fused entries", name);
-	if (op == PLUMB_OP_COUNT && strcmp(name, "all") != 0)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "--op names '%s', which is no op%s; 'plumb list ops' shows them",
-			name, text_op_meant(name, meant));
+			"--op names '%s': plumb test runs single ops. Of several: plumb bisect --synthetic small "
+			"--tokens 5,17,42,3,99,7,23 --op '%.200s' (odd sizes), and plumb check",
+			name, text);
+	if (strcmp(name, "all") != 0 && text_op("--op", name, &op, err) != PLUMB_OK)
+		return PLUMB_BAD_INPUT;
 	status = trial_suite_offers(equals + 1, offered, err);
 	if (status != PLUMB_OK)
 		return status;
@@ -92,7 +94,8 @@ static int take_seat(struct test_command *c, const char *text, struct plumb_erro
 			any = true;
 		}
 	if (!any)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "%.300s offers no entry for %s alone (fused ones: plumb check)",
+		return plumb_fail(err, PLUMB_BAD_INPUT,
+			"%.300s offers no entry for %s alone (fused ones: plumb bisect --synthetic small, plumb check)",
 			equals + 1, op == PLUMB_OP_COUNT ? "any op" : name);
 	return PLUMB_OK;
 }
@@ -131,6 +134,8 @@ static bool excluded(const struct test_command *c, enum plumb_op op, const struc
 
 	if (c->path[op] && class->overflows && !c->exact)
 		return true;
+	if (!trial_class_takes(class, op, c->filter.among[TRIAL_OF_MATRICES]))
+		return true;
 	/* pages 2^31 elements apart are no memory that can be copied */
 	return strcmp(class->name, "offsets") == 0 && (c->path[op] || (cuda && !table));
 }
@@ -155,6 +160,9 @@ static int make_items(struct test_command *c, struct plumb_error *err)
 	int64_t room = 0, before = -1, rounds = c->cases == 0 ? USER_ROUNDS : SEED_STEP;
 	int status = want_class(c, wanted, err);
 
+	if (status == PLUMB_OK)
+		status = trial_filter_begin(&c->filter, c->wanted, err);
+
 	for (int64_t round = 0; round < rounds && status == PLUMB_OK && c->items != before; round++) {
 		before = c->items;
 		for (int op = 0; op < PLUMB_OP_COUNT; op++)
@@ -170,6 +178,7 @@ static int make_items(struct test_command *c, struct plumb_error *err)
 				spec.device = cuda ? PLUMB_DEVICE_CUDA : PLUMB_DEVICE_SIMT;
 				if (c->policy)
 					spec.policy = strcmp(c->policy, "bf16") == 0;
+				trial_filter_take(&c->filter, &spec);
 				status = add_item(c, &spec, &room, err);
 			}
 	}
@@ -210,8 +219,13 @@ static int take_one(struct test_command *c, struct plumb_error *err)
 		spec.device = strcmp(c->device, "cuda") == 0 ? PLUMB_DEVICE_CUDA : PLUMB_DEVICE_SIMT;
 	if (c->policy)
 		spec.policy = strcmp(c->policy, "bf16") == 0;
-	status = add_item(c, &spec, &room, err);
-	return status;
+	memset(c->wanted, 0, sizeof c->wanted);
+	c->wanted[spec.op] = true;
+	status = trial_filter_begin(&c->filter, c->wanted, err);
+	if (status != PLUMB_OK)
+		return status;
+	trial_filter_take(&c->filter, &spec);
+	return add_item(c, &spec, &room, err);
 }
 
 /* ---- what came out ---- */
@@ -344,7 +358,7 @@ static int judge_sums(struct test_command *c, const struct trial_sums *sums)
 static void add_shard(const struct test_command *c, cJSON *top)
 {
 	cJSON *o = shard_json(top, "test", &c->part, c->every);
-	char text[32], name[80];
+	char text[32], name[80], words[TRIAL_LINE];
 	int64_t ran = 0;
 
 	shard_json_input(o, "producer", "plumb " PLUMB_VERSION);
@@ -354,6 +368,8 @@ static void add_shard(const struct test_command *c, cJSON *top)
 	shard_json_input(o, "within", text);
 	shard_json_input(o, "exact", c->exact ? "yes" : "no");
 	shard_json_input(o, "device", c->device ? c->device : "simt");
+	shard_json_input(o, "policy", c->policy ? c->policy : "by the seed");
+	shard_json_input(o, "only", trial_filter_show(&c->filter, words));
 	for (int op = 0; op < PLUMB_OP_COUNT; op++)
 		if (c->path[op]) {
 			snprintf(name, sizeof name, "library of %s", plumb_ops[op].name);
@@ -480,7 +496,8 @@ static int check_options(struct test_command *c, struct plumb_error *err)
 	if (c->jobs == 0) /* a GPU is shared by cases best one after the other */
 		c->jobs = cuda || cores < 1 ? 1 : cores < TRIAL_JOBS ? cores : TRIAL_JOBS;
 	const struct output_path out[] = {{"--json", c->json}, {"--html", c->html}};
-	return output_paths(out, 2, NULL, NULL, err);
+	const struct output_inputs in = {.kernels = &c->seats};
+	return output_paths(out, 2, &in, err);
 }
 
 static int run(int argc, char **argv)
@@ -495,6 +512,7 @@ static int run(int argc, char **argv)
 			"cases in all (default: of every class one for every op, four for a shared object's)"},
 		{"--seed", "N", OPTION_COUNT, &c.seed, "other cases (default 1)"},
 		{"--policy", "f32|bf16", OPTION_TEXT, &c.policy, "only this policy (default: either, by the seed)"},
+		TRIAL_FILTER_OPTIONS(&c.filter),
 		{"--case", "TEXT", OPTION_TEXT, &c.one, "one case, as --list and failures print it"},
 		{"--exact", NULL, OPTION_FLAG, &c.exact,
 			"of a shared object too: every bit of the declared order, not only its bound"},
@@ -536,7 +554,8 @@ static int run(int argc, char **argv)
 		status = plumb_fail(
 			&err, PLUMB_BAD_INPUT, "no case: --shard %s of %" PRId64 " cases is empty", c.shard, c.every);
 	if (status == PLUMB_OK && c.items == 0)
-		status = plumb_fail(&err, PLUMB_BAD_INPUT, "no case: none of the classes says anything about these ops");
+		status = plumb_fail(&err, PLUMB_BAD_INPUT,
+			"no case: none of the classes says anything about these ops, or about these formats of them");
 	if (status == PLUMB_OK) {
 		c.alone = (c.json && strcmp(c.json, "-") == 0) || (c.html && strcmp(c.html, "-") == 0);
 		output_colour(!c.alone);
@@ -567,6 +586,7 @@ const struct command command_test = {
 	.examples = "  plumb test\n"
 		    "  plumb test moe_router --class ties --cases 500\n"
 		    "  plumb test --op attn_gate=./mine.so\n"
+		    "  plumb test --op moe_gate_up=./mine.so --format nvfp4\n"
 		    "  plumb test --case \"moe_router T=3 E=512 policy=bf16 format=nvfp4 class=ties seed=17 device=simt\"",
 	.operands = "OP",
 	.run = run,

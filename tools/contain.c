@@ -24,6 +24,7 @@ struct shared {
 	int32_t signal;    /* that killed the child, seen by its handler */
 	uintptr_t address; /* of the fault */
 	char trap[256];    /* what was touched there, if it is known */
+	int32_t line;      /* of output that grows, see output_line */
 };
 
 static struct shared *shared; /* for the handler */
@@ -162,6 +163,13 @@ static int judge(int how, bool killed, int64_t timeout, struct plumb_error *fail
 	return plumb_fail(failure, status, "%s called exit(%d)", where, WEXITSTATUS(how));
 }
 
+static void release(void)
+{
+	output_line_at(NULL);
+	munmap(shared, sizeof *shared);
+	shared = NULL;
+}
+
 int contain(int (*work)(void *, struct plumb_user_mark *), void *self, int64_t timeout, struct plumb_error *failure)
 {
 	sigset_t ended, before;
@@ -173,6 +181,7 @@ int contain(int (*work)(void *, struct plumb_user_mark *), void *self, int64_t t
 	if (shared == MAP_FAILED)
 		return plumb_fail(failure, PLUMB_BAD_INPUT, "out of memory for a child process");
 	fflush(NULL);
+	output_line_at(&shared->line);
 	sigemptyset(&ended);
 	sigaddset(&ended, SIGCHLD);
 	sigprocmask(SIG_BLOCK, &ended, &before);
@@ -182,7 +191,7 @@ int contain(int (*work)(void *, struct plumb_user_mark *), void *self, int64_t t
 	if (pid < 0) {
 		int reason = errno;
 		sigprocmask(SIG_SETMASK, &before, NULL);
-		munmap(shared, sizeof *shared);
+		release();
 		return plumb_fail(
 			failure, PLUMB_BAD_INPUT, "cannot start a process for the users' kernels: %s", strerror(reason));
 	}
@@ -200,7 +209,7 @@ int contain(int (*work)(void *, struct plumb_user_mark *), void *self, int64_t t
 	if (as_returned && shared->mark.copied)
 		status = plumb_fail(failure, PLUMB_MISMATCH, "a kernel of %s forked, and both processes returned",
 			shared->mark.path[0] ? shared->mark.path : "a shared object");
-	munmap(shared, sizeof *shared);
-	shared = NULL;
+	output_line_end(); /* of a child that did not come to it */
+	release();
 	return status;
 }

@@ -121,6 +121,31 @@ static int ask(const struct fault_build *b, const char *arguments, char **out, s
 	return status;
 }
 
+int faults_outdated(const struct fault_build *b, const char *targets, char **first, struct plumb_error *err)
+{
+	char *manifest = faults_format("%s/all-%d.ninja", b->scratch, (int)getpid()), *text = NULL,
+	     *arguments = faults_format("-n -f '%s'%s", manifest, targets);
+	FILE *f = fopen(manifest, "w");
+	/* the tree's own, which ninja, asked what it would do, always wants to make anew first */
+	bool written = f && fputs("include build.ninja\n", f) >= 0;
+	int status;
+
+	written = f && fclose(f) == 0 && written;
+	status = written ? ask(b, arguments, &text, err)
+	                 : plumb_fail(err, PLUMB_BAD_INPUT, "%s: cannot be written: %s", manifest, strerror(errno));
+	*first = NULL;
+	if (status == PLUMB_OK && !strstr(text, "ninja: no work to do.")) {
+		const char *step = strstr(text, "] ");
+		step = step ? step + 2 : text;
+		*first = strndup(step, strcspn(step, "\n"));
+	}
+	unlink(manifest);
+	free(text);
+	free(arguments);
+	free(manifest);
+	return status;
+}
+
 static struct fault_object *find_object(const struct fault_build *b, const char *name, size_t length)
 {
 	for (size_t i = 0; i < b->objects; i++)

@@ -399,43 +399,64 @@ static void control_checks(struct fault_judge *j, const struct needs *need, stru
 	pool_wait(pool, 0);
 }
 
-/* Add a target to the list when what it makes is not in the tree. */
-static void add_missing(const struct fault_judge *j, const char *path, const char *target, char **list)
+/* Targets, each with a space before it. */
+static void add_target(char **list, const char *target)
 {
-	char *whole = faults_format("%s/%s", j->build->folder, path), *longer;
+	char *longer = faults_format("%s %s", *list, target);
 
-	if (access(whole, R_OK) != 0) {
-		longer = faults_format("%s %s", *list, target);
-		free(*list);
-		*list = longer;
-	}
-	free(whole);
+	free(*list);
+	*list = longer;
 }
 
-/* What the checks run and link is there: a linker's words on what is not help nobody. */
+struct targets {
+	char *all, *missing; /* what the checks need, and what of it is not in the tree */
+};
+
+static void need_target(const struct fault_judge *j, const char *path, const char *target, struct targets *t)
+{
+	char *whole = faults_format("%s/%s", j->build->folder, path), *word = faults_format(" %s ", target),
+	     *padded = faults_format("%s ", t->all);
+
+	if (!strstr(padded, word)) {
+		add_target(&t->all, target);
+		if (access(whole, R_OK) != 0)
+			add_target(&t->missing, target);
+	}
+	free(whole);
+	free(word);
+	free(padded);
+}
+
+/* What the checks run and link is there, and no older than its sources: a linker's words on what is not help nobody, and old code
+ * would be the judge. */
 static int check_built(const struct fault_judge *j, const struct needs *need, struct plumb_error *err)
 {
-	char *missing = faults_format("%s", "");
+	struct targets list = {faults_format("%s", ""), faults_format("%s", "")};
+	char *first = NULL;
 	int status = PLUMB_OK;
 
-	add_missing(j, "tools/plumb", "plumb", &missing);
+	need_target(j, "tools/plumb", "plumb", &list);
 	if (need->ops)
-		add_missing(j, faults_seat_object(j->build), j->build->cuda ? "faults_seat_cuda" : "faults_seat", &missing);
+		need_target(j, faults_seat_object(j->build), j->build->cuda ? "faults_seat_cuda" : "faults_seat", &list);
 	for (size_t i = 0; i < j->targets->count; i++)
 		for (int t = 0; need->host[i] && t < j->targets->target[i].tests; t++) {
 			const char *program = faults_program_of(j->targets->target[i].test[t]);
-			char *path = faults_format("tests/%s", program), *word = faults_format(" %s ", program),
-			     *padded = faults_format("%s ", missing);
-			if (!strstr(padded, word))
-				add_missing(j, path, program, &missing);
-			free(padded);
-			free(word);
+			char *path = faults_format("tests/%s", program);
+			need_target(j, path, program, &list);
 			free(path);
 		}
-	if (missing[0])
+	if (list.missing[0])
 		status = plumb_fail(err, PLUMB_BAD_INPUT, "%s: not built:%s; 'ninja -C %s%s' builds what is missing",
-			j->build->folder, missing, j->build->folder, missing);
-	free(missing);
+			j->build->folder, list.missing, j->build->folder, list.missing);
+	else
+		status = faults_outdated(j->build, list.all, &first, err);
+	if (status == PLUMB_OK && first)
+		status = plumb_fail(err, PLUMB_BAD_INPUT,
+			"%s: older than its sources: 'ninja -C %s%s' has work to do, first %s", j->build->folder,
+			j->build->folder, list.all, first);
+	free(first);
+	free(list.all);
+	free(list.missing);
 	return status;
 }
 

@@ -111,7 +111,7 @@ static int read_words(const cJSON *words, bool ops, const char *path, struct fau
  * has launches besides those of its ops. */
 static int read_target(const cJSON *item, const char *path, struct fault_target *t, struct plumb_error *err)
 {
-	struct plumb_json_object o = {item, path, "targets[].", err, PLUMB_OK};
+	struct plumb_json_object o = {.object = item, .file = path, .path = "targets[].", .err = err};
 	const char *file = plumb_json_string(&o, "file", NULL);
 	const cJSON *ops = plumb_json_array(&o, "ops", false), *tests = plumb_json_array(&o, "tests", false);
 
@@ -146,7 +146,7 @@ int faults_targets_read(const char *folder, struct fault_targets *out, struct pl
 
 	*out = (struct fault_targets){NULL, 0};
 	if (status == PLUMB_OK) {
-		struct plumb_json_object o = {tree, path, "", err, PLUMB_OK};
+		struct plumb_json_object o = {.object = tree, .file = path, .path = "", .err = err};
 		list = plumb_json_array(&o, "targets", true);
 		status = o.status;
 	}
@@ -228,7 +228,7 @@ static int place(const char *source, struct fault *f, const char *in, const char
 
 static int read_fault(const char *source, const cJSON *item, const char *path, struct fault *f, struct plumb_error *err)
 {
-	struct plumb_json_object o = {item, path, "faults[].", err, PLUMB_OK};
+	struct plumb_json_object o = {.object = item, .file = path, .path = "faults[].", .err = err};
 	const bool no = false;
 	const char *id = plumb_json_string(&o, "id", NULL), *fault_class = plumb_json_string(&o, "class", NULL);
 	const char *op = plumb_json_string(&o, "op", ""), *kind = plumb_json_string(&o, "kind", "fault");
@@ -271,7 +271,7 @@ static int read_library_file(
 	int status = plumb_json_read(path, &limits, &tree, err);
 
 	if (status == PLUMB_OK) {
-		struct plumb_json_object o = {tree, path, "", err, PLUMB_OK};
+		struct plumb_json_object o = {.object = tree, .file = path, .path = "", .err = err};
 		const char *format = plumb_json_string(&o, "format", NULL);
 		faults = plumb_json_array(&o, "faults", true);
 		status = o.status;
@@ -367,7 +367,7 @@ static int known(const cJSON *list, const char *path, const char *file, const ch
 	int status = PLUMB_OK;
 
 	cJSON_ArrayForEach (item, list) {
-		struct plumb_json_object o = {item, path, "mutants[].", err, PLUMB_OK};
+		struct plumb_json_object o = {.object = item, .file = path, .path = "mutants[].", .err = err};
 		const char *of = plumb_json_string(&o, "file", NULL), *line = plumb_json_string(&o, "line", NULL);
 		const char *mutation = plumb_json_string(&o, "mutation", NULL),
 			   *replace = plumb_json_string(&o, "replace", NULL);
@@ -414,7 +414,7 @@ int faults_mutants(
 		status = plumb_json_read(path, &limits, &tree, err);
 	reason = faults_zero(m.count, sizeof *reason);
 	if (status == PLUMB_OK) {
-		struct plumb_json_object o = {tree, path, "", err, PLUMB_OK};
+		struct plumb_json_object o = {.object = tree, .file = path, .path = "", .err = err};
 		const cJSON *known_ones = plumb_json_array(&o, "mutants", true);
 		status = o.status != PLUMB_OK ? o.status : known(known_ones, path, file, text, &m, reason, err);
 	}

@@ -33,17 +33,6 @@ struct making {
 	struct plumb_decoder_options formats;
 };
 
-static int count_of(const char *option, const char *text, int64_t most, int64_t *out, struct plumb_error *err)
-{
-	char *end;
-	long long v = strtoll(text, &end, 10);
-
-	if (end == text || *end || v < 0 || v > most)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "%s is '%s', expected 0..%lld", option, text, (long long)most);
-	*out = v;
-	return PLUMB_OK;
-}
-
 /* Ids of the prompt, inside the vocabulary. */
 static int find_prompt(struct making *m, struct plumb_error *err)
 {
@@ -85,9 +74,9 @@ static int add_run(struct making *m, enum plumb_policy policy, struct plumb_erro
 	run->steps = m->from ? golden_plan_greedy_of(m->from, policy) : 16;
 	run->prefill = m->from ? golden_plan_prefill_of(m->from, policy) : 2 * T / 3;
 	if (m->c->steps)
-		status = count_of("--steps", m->c->steps, cfg->max_positions, &run->steps, err);
+		status = options_count("--steps", m->c->steps, cfg->max_positions, &run->steps, err);
 	if (status == PLUMB_OK && m->c->prefill)
-		status = count_of("--prefill", m->c->prefill, T, &run->prefill, err);
+		status = options_count("--prefill", m->c->prefill, T, &run->prefill, err);
 	if (status == PLUMB_OK && run->steps > cfg->max_positions - T) {
 		if (m->c->steps || m->from)
 			return plumb_fail(err, PLUMB_BAD_INPUT,
@@ -144,11 +133,12 @@ static int find_choice(struct making *m, struct plumb_error *err)
 /* Before the work: where the file goes. */
 static int check_out(const struct make_command *c, const char *out, struct plumb_error *err)
 {
-	int status = output_refuse("OUT", out, c->prompt_from ? c->prompt_from : "/", c->set.checkpoint, err);
+	const struct output_path path = {"OUT", out};
+	const char *const input[] = {c->prompt_from, c->set.profile};
+	const struct output_inputs in = {input, 2, &c->set.op, c->set.checkpoint};
+	int status = output_hdf5(path.option, path.path, err);
 
-	if (status == PLUMB_OK && strcmp(out, "-") == 0)
-		status = plumb_fail(err, PLUMB_BAD_INPUT, "OUT is '-', expected a file: HDF5 is not written to a pipe");
-	return status;
+	return status == PLUMB_OK ? output_paths(&path, 1, &in, err) : status;
 }
 
 static int prepare(struct making *m, struct plumb_error *err)

@@ -14,6 +14,7 @@
 #include "tools/output.h"
 #include "tools/progress.h"
 #include "tools/shard.h"
+#include "tools/tolerances.h"
 
 struct verify_command {
 	struct set_options set;
@@ -444,12 +445,18 @@ static int verify(const struct verify_command *c, const char *path, struct plumb
 	struct verifying v = {.c = c, .path = path};
 	double start = progress_now();
 	const struct output_path out[] = {{"--json", c->json}, {"--keep", c->keep}};
-	int status = output_paths(out, 2, path, c->set.checkpoint, err);
+	const char *const input[] = {path, c->tolerances, c->set.profile};
+	const struct output_inputs in = {input, 3, &c->set.op, c->set.checkpoint};
+	int status = output_hdf5("--keep", c->keep, err);
 
 	if (status == PLUMB_OK)
-		status = plumb_golden_open(path, &v.golden, err);
+		status = output_paths(out, 2, &in, err);
 	if (status == PLUMB_OK)
-		status = plumb_tolerances_read(c->tolerances, &v.tolerances, err);
+		status = plumb_golden_open(path, &v.golden, err);
+	if (status == PLUMB_OK) {
+		struct plumb_h5 *const file = plumb_golden_file(v.golden);
+		status = tolerances_open(c->tolerances, &file, 1, "golden verify", &v.tolerances, err);
+	}
 	if (status == PLUMB_OK)
 		status = check_sums(&v, err);
 	if (status == PLUMB_OK && !c->checksums)

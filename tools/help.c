@@ -53,6 +53,13 @@ static void print_option(const struct command *command, const struct option *o)
 	text_fill(stdout, help_words(command, o), HELP_COLUMN, HELP_COLUMN, width());
 }
 
+void help_print_exit(FILE *f)
+{
+	fprintf(f, "\nexit status:\n");
+	for (int i = 0; i < 4; i++)
+		fprintf(f, "  %d  %s\n", i, help_exit[i]);
+}
+
 void help_print(const struct command *command, const struct option *table, int options)
 {
 	int at = printf("usage: plumb %s%s", command->name, command->usage[0] ? " " : "");
@@ -69,7 +76,6 @@ void help_print(const struct command *command, const struct option *table, int o
 		if (!help_has(table, options, options_common[i].name))
 			print_option(command, &options_common[i]);
 	print_option(command, &option_help);
-	printf("\nexamples:\n%s\n\nexit status:\n", command->examples);
-	for (int i = 0; i < 4; i++)
-		printf("  %d  %s\n", i, help_exit[i]);
+	printf("\nexamples:\n%s\n", command->examples);
+	help_print_exit(stdout);
 }

@@ -3,6 +3,8 @@
 #ifndef PLUMB_TOOLS_HELP_H
 #define PLUMB_TOOLS_HELP_H
 
+#include <stdio.h>
+
 #include "tools/options.h"
 
 void help_print(const struct command *command, const struct option *table, int options);
@@ -16,7 +18,8 @@ const char *help_words(const struct command *command, const struct option *optio
 /* "-q" of "--quiet", "-v" of "--verbose", "-h" of "--help"; NULL: none. */
 const char *help_short(const char *name);
 
-/* Exit statuses 0 to 3 in words. */
+/* Exit statuses 0 to 3 in words; and their section of a help text, behind an empty line. */
 extern const char *const help_exit[4];
+void help_print_exit(FILE *f);
 
 #endif

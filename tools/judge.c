@@ -139,7 +139,7 @@ static int judge_bits(const struct plumb_call *call, const struct plumb_operand 
 	return x && y ? PLUMB_OK : plumb_fail(err, PLUMB_BAD_INPUT, "out of memory for the values of %s", o->name);
 }
 
-/* The experts of a row may differ where the difference of the logits explains it. */
+/* The experts of a row may differ where the difference of the logits explains it, but for those whose logits came out equal. */
 static int64_t wrong_router_row(const struct plumb_call *call, const struct plumb_case_expected *expected)
 {
 	const struct plumb_moe_router *a = call->args;
@@ -157,11 +157,15 @@ static int64_t wrong_router_row(const struct plumb_call *call, const struct plum
 	for (int64_t t = 0; l && e && t < a->T; t++) {
 		struct plumb_selection s;
 		double error = 0.0;
+		char text[256];
 		for (int64_t i = t * E; i < (t + 1) * E; i++)
 			error = fmax(error, fabs((double)l[i] - (double)a->logits[i]));
 		/* two probabilities are equal up to an ulp when the logits are 2^-23 apart; twice that for each exp */
-		if (!(error < HUGE_VAL) || plumb_compare_order(l + t * E, E, (int64_t)A, a->expert + t * A, A, e + t * A, A,
-						   2.0 * error + 0x1p-21, &s) != PLUMB_OK)
+		if (!(error < HUGE_VAL) ||
+			plumb_compare_order(l + t * E, E, (int64_t)A, a->expert + t * A, A, e + t * A, A,
+				2.0 * error + 0x1p-21, &s) != PLUMB_OK ||
+			(call->env->ties == PLUMB_TIES_LOWER &&
+				!plumb_compare_ties(a->logits + t * E, a->expert + t * A, A, text, sizeof text)))
 			return t;
 	}
 	return -1;

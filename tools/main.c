@@ -47,10 +47,8 @@ static void usage(FILE *f)
 		   "  plumb check golden/tiny/tiny.h5 --checkpoint golden/tiny/checkpoint\n"
 		   "  plumb check golden/tiny/tiny.h5 --checkpoint golden/tiny/checkpoint --op attn_gate=./mine.so\n"
 		   "  plumb bisect golden/tiny/tiny.h5 --checkpoint golden/tiny/checkpoint --op all=./mine.so --case "
-		   "wrong.h5\n\n"
-		   "exit status:\n");
-	for (int i = 0; i < 4; i++)
-		fprintf(f, "  %d  %s\n", i, help_exit[i]);
+		   "wrong.h5\n");
+	help_print_exit(f);
 }
 
 /* The library is built for CPUs with AVX2 and FMA; say so instead of dying of an illegal instruction. */
@@ -68,13 +66,17 @@ static int dispatch(int argc, char **argv)
 	static char help[] = "--help";
 	struct text_nearest near = {.word = ""};
 	char meant[TEXT_NEAREST];
+	struct plumb_error err;
 
 	if (!cpu_serves()) {
 		fprintf(stderr, "plumb: this CPU has no AVX2 and FMA, which this build needs\n");
 		return PLUMB_BAD_INPUT;
 	}
-	if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
-		(argc == 2 && strcmp(argv[1], "help") == 0)) {
+	if (argc > 2 && strcmp(argv[1], "help") == 0) { /* plumb help golden make: plumb golden make --help */
+		memmove(&argv[1], &argv[2], (size_t)(argc - 2) * sizeof *argv);
+		argv[argc - 1] = help;
+	}
+	if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
 		usage(argc < 2 ? stderr : stdout);
 		return argc < 2 ? PLUMB_BAD_INPUT : PLUMB_OK;
 	}
@@ -82,18 +84,15 @@ static int dispatch(int argc, char **argv)
 		printf("plumb " PLUMB_VERSION "\n");
 		return PLUMB_OK;
 	}
-	if (strcmp(argv[1], "help") == 0 && argc == 3) { /* plumb help check: plumb check --help */
-		argv[1] = argv[2];
-		argv[2] = help;
-	}
 	near.word = argv[1];
 	for (int i = 0; commands[i]; i++) {
 		if (strcmp(argv[1], commands[i]->name) == 0)
 			return commands[i]->run(argc - 1, argv + 1);
 		text_nearest(&near, commands[i]->name);
 	}
-	fprintf(stderr, "plumb: unknown command '%s'%s; 'plumb --help' lists them\n", argv[1],
+	plumb_fail(&err, PLUMB_BAD_INPUT, "unknown command '%.200s'%s; 'plumb --help' lists them", argv[1],
 		text_did_you_mean(&near, meant));
+	fprintf(stderr, "plumb: %s\n", err.text); /* without the control characters of a word */
 	return PLUMB_BAD_INPUT;
 }
 

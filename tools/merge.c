@@ -72,7 +72,7 @@ static int read_part(const char *path, struct merge_part *p, struct plumb_error 
 	if (!cJSON_IsObject(p->shard))
 		return plumb_fail(err, PLUMB_BAD_INPUT,
 			"%s: no field \"shard\", expected a file that --json of a command with --shard wrote", path);
-	struct plumb_json_object o = {p->shard, path, "shard.", err, PLUMB_OK};
+	struct plumb_json_object o = {.object = p->shard, .file = path, .path = "shard.", .err = err};
 	const char *format = plumb_json_string(&o, "format", NULL);
 	p->command = plumb_json_string(&o, "command", NULL);
 	p->of = plumb_json_int(&o, "of", 1, SHARDS_MOST, NULL);

@@ -44,19 +44,23 @@ void options_describe(const struct command *command, options_visit *fn, void *se
 	describe = NULL;
 }
 
-static int parse_count(const char *name, const char *text, int64_t *out, struct plumb_error *err)
+int options_count(const char *name, const char *text, int64_t most, int64_t *out, struct plumb_error *err)
 {
 	char *end;
 	errno = 0;
 	long long v = strtoll(text, &end, 10);
-	if (errno || end == text || *end || v < 0)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "%s is '%s', expected a whole number from 0 on", name, text);
+	if (errno || *text < '0' || *text > '9' || *end || v > most)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "%s is '%s', expected a whole number in 0..%lld", name, text,
+			(long long)most);
 	*out = v;
 	return PLUMB_OK;
 }
 
+/* value: NULL for a flag, and nothing else. */
 static int put(const struct option *o, const char *value, struct plumb_error *err)
 {
+	if (value && !*value)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "%s is empty, expected %s", o->name, o->value);
 	switch (o->kind) {
 	case OPTION_FLAG:
 		*(bool *)o->place = true;
@@ -65,7 +69,7 @@ static int put(const struct option *o, const char *value, struct plumb_error *er
 		*(const char **)o->place = value;
 		return PLUMB_OK;
 	case OPTION_COUNT:
-		return parse_count(o->name, value, o->place, err);
+		return options_count(o->name, value, INT64_MAX, o->place, err);
 	case OPTION_REPEAT: {
 		struct option_list *list = o->place;
 		if (list->count == OPTIONS_MAX_REPEAT)
@@ -84,6 +88,15 @@ static const struct option *find(const struct option *table, int options, const 
 		if (strlen(table[i].name) == n && strncmp(table[i].name, name, n) == 0)
 			return &table[i];
 	return NULL;
+}
+
+/* An option of the table, or a common one. */
+static const struct option *find_any(const struct option *table, int options, const char *word)
+{
+	const size_t n = strcspn(word, "=");
+	const struct option *o = find(table, options, word, n);
+
+	return o ? o : find(options_common, options_common_count, word, n);
 }
 
 static int unknown(const struct command *command, const struct option *table, int options, const char *word, size_t n,
@@ -140,14 +153,12 @@ static int settle(int verbosity, struct plumb_error *err)
 static int take(const struct command *command, const struct option *table, int options, int argc, char **argv, int *i,
 	int *verbosity, struct plumb_error *err)
 {
-	const char *a = argv[*i], *equals = strchr(a, '=');
-	size_t n = equals ? (size_t)(equals - a) : strlen(a);
-	const struct option *o = find(table, options, a, n);
+	const char *a = argv[*i], *next = *i + 1 < argc ? argv[*i + 1] : NULL;
+	size_t n = strcspn(a, "=");
+	const struct option *o = find_any(table, options, a);
 
 	if (!o && a[1] != '-' && short_option(a, verbosity))
 		return PLUMB_OK;
-	if (!o)
-		o = find(options_common, options_common_count, a, n);
 	if (!o)
 		return unknown(command, table, options, a, n, err);
 	if (!o->value && a[n])
@@ -160,9 +171,10 @@ static int take(const struct command *command, const struct option *table, int o
 		return o->place ? put(o, NULL, err) : PLUMB_OK;
 	if (a[n])
 		return put(o, a + n + 1, err);
-	if (*i + 1 < argc)
-		return put(o, argv[++*i], err);
-	return plumb_fail(err, PLUMB_BAD_INPUT, "%s needs a value: %s", o->name, o->value);
+	if (!next || find_any(table, options, next)) /* forgotten; FILE named like an option: --json=--tap */
+		return plumb_fail(err, PLUMB_BAD_INPUT, "%s needs a value: %s", o->name, o->value);
+	++*i;
+	return put(o, next, err);
 }
 
 int options_parse(const struct command *command, const struct option *table, int options, int argc, char **argv,
@@ -188,6 +200,9 @@ int options_parse(const struct command *command, const struct option *table, int
 			words = true;
 		else if (!words && a[0] == '-' && a[1])
 			status = take(command, table, options, argc, argv, &i, &verbosity, err);
+		else if (!*a)
+			status = plumb_fail(err, PLUMB_BAD_INPUT, "an argument is empty; usage: plumb %s %s", command->name,
+				command->usage);
 		else if (*operands == max_operands)
 			status = plumb_fail(err, PLUMB_BAD_INPUT, "unexpected argument '%s'; usage: plumb %s %s", a,
 				command->name, command->usage);

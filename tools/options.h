@@ -51,7 +51,7 @@ extern const struct option options_common[];
 extern const int options_common_count;
 
 /* Parse argv[1..]: options of the table and the common ones, the rest into operand (up to max_operands); what stands after
- * "--" is an operand. --help prints the command's help and sets *done. Every run() calls this before it does anything else
+ * "--" is an operand. No value and no operand is empty. --help prints the command's help and sets *done. Every run() calls this before it does anything else
  * and returns PLUMB_OK when *done says so: options_describe relies on it.
  * Errors: PLUMB_BAD_INPUT naming the option and what it takes. */
 int options_parse(const struct command *command, const struct option *table, int options, int argc, char **argv,
@@ -132,6 +132,9 @@ int options_ties(const struct set_options *s, enum plumb_ties fallback, enum plu
 int options_formats(const struct set_options *s, struct plumb_decoder_options *out, struct plumb_error *err);
 /* "A-B" or "A" into first..last, 0..L; "out" is what lies outside the layers. NULL: everything. */
 int options_layers(const char *text, int layers, int *first, int *last, struct plumb_error *err);
+
+/* A whole number in 0..most, in decimal digits; name: of the option, for the message. */
+int options_count(const char *name, const char *text, int64_t most, int64_t *out, struct plumb_error *err);
 
 /* Ids "1,2,3" into a malloc'ed array. */
 int options_tokens(const char *text, int32_t **out, int64_t *count, struct plumb_error *err);

@@ -13,9 +13,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tools/options.h"
+
 enum { COLUMNS_LEAST = 40 }; /* a narrower terminal breaks lines by itself */
 
 static bool colour;
+static int32_t line_here, *line = &line_here; /* whether a line is growing */
 static struct {
 	bool quiet;
 	int verbosity;
@@ -43,16 +46,22 @@ static int write_through(const char *path, const char *text, size_t size, struct
 	return fclose(f) == 0 ? PLUMB_OK : fail(path, NULL, NULL, err);
 }
 
+enum { TEMPORARY = PATH_MAX + 32 };
+
+/* The temporary file beside path; NULL: errno says why there is none. */
+static FILE *open_beside(const char *path, char temporary[TEMPORARY])
+{
+	if ((size_t)snprintf(temporary, TEMPORARY, "%s.tmp-%ld", path, (long)getpid()) < TEMPORARY)
+		return fopen(temporary, "wb");
+	errno = ENAMETOOLONG;
+	return NULL;
+}
+
 static int replace(const char *path, const char *text, size_t size, struct plumb_error *err)
 {
-	char temporary[PATH_MAX + 32];
-	FILE *f;
+	char temporary[TEMPORARY];
+	FILE *f = open_beside(path, temporary);
 
-	if ((size_t)snprintf(temporary, sizeof temporary, "%s.tmp-%ld", path, (long)getpid()) >= sizeof temporary) {
-		errno = ENAMETOOLONG;
-		return fail(path, NULL, NULL, err);
-	}
-	f = fopen(temporary, "wb");
 	if (!f)
 		return fail(path, NULL, NULL, err);
 	if (fwrite(text, 1, size, f) != size || fflush(f) != 0 || fsync(fileno(f)) != 0)
@@ -64,32 +73,75 @@ static int replace(const char *path, const char *text, size_t size, struct plumb
 	return PLUMB_OK;
 }
 
+/* No signal between making the temporary file and putting it in place, or away. */
+static void hold_signals(sigset_t *before)
+{
+	sigset_t stops;
+
+	sigemptyset(&stops);
+	sigaddset(&stops, SIGINT);
+	sigaddset(&stops, SIGTERM);
+	sigaddset(&stops, SIGHUP);
+	sigprocmask(SIG_BLOCK, &stops, before);
+}
+
+/* What is there and is no regular file is written to as it is. */
+static bool is_special(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+}
+
+/* The file that a path leads to; the path itself when nothing is there yet. */
+static void resolve(const char *path, char target[PATH_MAX])
+{
+	if (!realpath(path, target))
+		snprintf(target, PATH_MAX, "%s", path);
+}
+
 static int write_file(const char *path, const char *text, size_t size, struct plumb_error *err)
 {
 	char target[PATH_MAX];
-	struct stat st;
-	sigset_t stops, before;
+	sigset_t before;
 	int status;
 
 	if (strcmp(path, "-") == 0)
 		return fwrite(text, 1, size, stdout) == size && fflush(stdout) == 0
 		               ? PLUMB_OK
 		               : fail("standard output", NULL, NULL, err);
-	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
+	if (is_special(path))
 		return write_through(path, text, size, err);
-	if (stat(path, &st) == 0 && access(path, W_OK) != 0)
+	if (access(path, F_OK) == 0 && access(path, W_OK) != 0)
 		return fail(path, NULL, NULL, err);
-	if (!realpath(path, target)) /* not there yet; a link to nothing is an error */
-		snprintf(target, sizeof target, "%s", path);
-	/* no signal between making the temporary file and putting it in place */
-	sigemptyset(&stops);
-	sigaddset(&stops, SIGINT);
-	sigaddset(&stops, SIGTERM);
-	sigaddset(&stops, SIGHUP);
-	sigprocmask(SIG_BLOCK, &stops, &before);
+	resolve(path, target);
+	hold_signals(&before);
 	status = replace(target, text, size, err);
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	return status;
+}
+
+/* Whether write_file would come to its first byte. */
+static bool is_writable(const char *path)
+{
+	char target[PATH_MAX], temporary[TEMPORARY];
+	sigset_t before;
+	struct stat st;
+	FILE *f;
+
+	if (access(path, F_OK) != 0 && lstat(path, &st) == 0) /* a link to nothing */
+		return false;
+	if (access(path, F_OK) == 0 && (access(path, W_OK) != 0 || is_special(path)))
+		return access(path, W_OK) == 0;
+	resolve(path, target);
+	hold_signals(&before);
+	f = open_beside(target, temporary);
+	if (f) {
+		fclose(f);
+		unlink(temporary);
+	}
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	return f != NULL;
 }
 
 int output_file(const char *path, const char *text, size_t size, struct plumb_error *err)
@@ -116,23 +168,44 @@ static bool folder_of(const char *path, char out[PATH_MAX])
 	return realpath(dirname(copy), out) != NULL;
 }
 
-int output_refuse(const char *option, const char *path, const char *input, const char *folder, struct plumb_error *err)
+static bool is_one_inode(const char *path, const char *other)
 {
-	char a[PATH_MAX], b[PATH_MAX];
 	struct stat x, y;
 
-	if (!path || strcmp(path, "-") == 0)
-		return PLUMB_OK;
-	if (!*path)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "%s is empty, expected a file", option);
-	if (stat(path, &x) == 0 && S_ISDIR(x.st_mode))
-		return plumb_fail(err, PLUMB_BAD_INPUT, "%s %s: cannot write: it is a folder", option, path);
-	if (!folder_of(path, a))
-		return plumb_fail(err, PLUMB_BAD_INPUT, "%s %s: cannot write: no such folder", option, path);
-	if (input && stat(path, &x) == 0 && stat(input, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "%s %s would overwrite the input %s", option, path, input);
-	if (folder && realpath(folder, b) && strcmp(a, b) == 0)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "%s %s would write into the checkpoint %s", option, path, folder);
+	return stat(path, &x) == 0 && stat(other, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+/* The input that a path leads to, or NULL. */
+static const char *input_at(const char *path, const struct output_inputs *in)
+{
+	for (int i = 0; i < in->files; i++)
+		if (in->file[i] && is_one_inode(path, in->file[i]))
+			return in->file[i];
+	for (int i = 0; in->kernels && i < in->kernels->count; i++) {
+		const char *equals = strchr(in->kernels->item[i], '=');
+		if (equals && is_one_inode(path, equals + 1))
+			return equals + 1;
+	}
+	return NULL;
+}
+
+static int refuse(const struct output_path *o, const struct output_inputs *in, struct plumb_error *err)
+{
+	char a[PATH_MAX], b[PATH_MAX];
+	const char *input = input_at(o->path, in);
+	struct stat st;
+
+	if (stat(o->path, &st) == 0 && S_ISDIR(st.st_mode))
+		return plumb_fail(err, PLUMB_BAD_INPUT, "%s %s: cannot write: it is a folder", o->option, o->path);
+	if (!folder_of(o->path, a))
+		return plumb_fail(err, PLUMB_BAD_INPUT, "%s %s: cannot write: no such folder", o->option, o->path);
+	if (input)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "%s %s would overwrite the input %s", o->option, o->path, input);
+	if (in->folder && realpath(in->folder, b) && strcmp(a, b) == 0)
+		return plumb_fail(
+			err, PLUMB_BAD_INPUT, "%s %s would write into the checkpoint %s", o->option, o->path, in->folder);
+	if (!is_writable(o->path))
+		return plumb_fail(err, PLUMB_BAD_INPUT, "%s %s: cannot write: %s", o->option, o->path, strerror(errno));
 	return PLUMB_OK;
 }
 
@@ -151,18 +224,29 @@ static bool is_same_file(const char *path, const char *other)
 	       folder_of(other, b) && strcmp(a, b) == 0;
 }
 
-int output_paths(const struct output_path *out, int outs, const char *input, const char *folder, struct plumb_error *err)
+int output_paths(const struct output_path *out, int outs, const struct output_inputs *in, struct plumb_error *err)
 {
 	int status = PLUMB_OK;
 
 	for (int i = 0; i < outs && status == PLUMB_OK; i++) {
-		status = output_refuse(out[i].option, out[i].path, input, folder, err);
-		for (int j = 0; j < i && out[i].path && status == PLUMB_OK; j++)
+		if (!out[i].path)
+			continue;
+		if (strcmp(out[i].path, "-") != 0)
+			status = refuse(&out[i], in, err);
+		for (int j = 0; j < i && status == PLUMB_OK; j++)
 			if (out[j].path && is_same_file(out[j].path, out[i].path))
 				status = plumb_fail(err, PLUMB_BAD_INPUT, "%s and %s both name %s, expected two files",
 					out[j].option, out[i].option, out[j].path);
 	}
 	return status;
+}
+
+int output_hdf5(const char *option, const char *path, struct plumb_error *err)
+{
+	if (path && (strcmp(path, "-") == 0 || is_special(path)))
+		return plumb_fail(
+			err, PLUMB_BAD_INPUT, "%s is '%s', expected a regular file, which HDF5 needs", option, path);
+	return PLUMB_OK;
 }
 
 void output_begin(void)
@@ -173,6 +257,37 @@ void output_begin(void)
 		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) != fd)
 			_exit(PLUMB_BAD_INPUT);
 	signal(SIGXFSZ, SIG_IGN); /* a file size limit is then an error of write(), with its cleaning up */
+}
+
+void output_line(void)
+{
+	fflush(stdout);
+	*line = 1;
+}
+
+void output_line_end(void)
+{
+	if (!*line)
+		return;
+	putchar('\n');
+	fflush(stdout);
+	*line = 0;
+}
+
+bool output_line_shared(void)
+{
+	struct stat out, err;
+
+	return *line && fstat(fileno(stdout), &out) == 0 && fstat(STDERR_FILENO, &err) == 0 && out.st_dev == err.st_dev &&
+	       out.st_ino == err.st_ino;
+}
+
+void output_line_at(int32_t *place)
+{
+	int32_t *other = place ? place : &line_here;
+
+	*other = *line;
+	line = other;
 }
 
 int output_end(int status)

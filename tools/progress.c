@@ -28,7 +28,8 @@ void progress_begin(struct progress *p, bool wanted, const char *label)
 void progress_within(struct progress *p, int64_t done, double within, int64_t total, const char *unit, const char *where)
 {
 	double now = progress_now(), spent = now - p->start, part = (double)done + within;
-	if (!p->on || spent < 2.0 || now - p->last < (p->terminal ? 0.2 : LINE_SECONDS) || part <= 0)
+	if (!p->on || spent < 2.0 || now - p->last < (p->terminal ? 0.2 : LINE_SECONDS) || part <= 0 ||
+		output_line_shared()) /* it would go over the line, which shows the progress */
 		return;
 	p->last = now;
 	p->shown = p->terminal;

@@ -9,6 +9,7 @@
 #include "core/scan.h"
 #include "ref/ref.h"
 #include "ref/twin/twin.h"
+#include "tools/output.h"
 #include "tools/progress.h"
 #include "tools/text.h"
 
@@ -149,7 +150,8 @@ static bool runs_in(const struct plumb_config *cfg, enum plumb_op op, int first,
 /* One --op NAME[@A-B]=ref|opt|FILE.so. */
 static int bind_op(struct session *s, const char *text, const struct bindings *b, struct plumb_error *err)
 {
-	char name[256], option[280], layers[32] = "", meant[TEXT_NEAREST];
+	char name[256], option[280], layers[32] = "";
+	enum plumb_op op = PLUMB_OP_COUNT;
 	const char *equals = strchr(text, '='), *at = strchr(text, '@');
 	struct plumb_binding binding;
 	int first, last, status;
@@ -167,10 +169,11 @@ static int bind_op(struct session *s, const char *text, const struct bindings *b
 	status = options_layers(at ? layers : NULL, s->cfg->layers, &first, &last, err);
 	if (status == PLUMB_OK && is_file(equals + 1))
 		return plumb_user_bind(s->user, &s->plan, s->cfg, equals + 1, name, first, last, s->device, err);
-	enum plumb_op op = plumb_op_find(name);
-	if (op == PLUMB_OP_COUNT)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "--op names '%s', which is no op%s; 'plumb list ops' shows them",
-			name, text_op_meant(name, meant));
+	if (strcmp(name, "all") == 0)
+		return plumb_fail(err, PLUMB_BAD_INPUT,
+			"--op all is '%s', expected the path of a shared object; --set is for a set", equals + 1);
+	if (status == PLUMB_OK)
+		status = text_op("--op", name, &op, err);
 	snprintf(option, sizeof option, "--op %s", name);
 	if (status == PLUMB_OK)
 		status = choose(option, equals + 1, b, &binding, err);
@@ -180,6 +183,28 @@ static int bind_op(struct session *s, const char *text, const struct bindings *b
 		return plumb_fail(err, PLUMB_BAD_INPUT, "--op %s: no layer of '%s' runs %s", text, layers, name);
 	plumb_plan_bind(&s->plan, op, first, last, binding);
 	return PLUMB_OK;
+}
+
+/* Whether "NAME[+NAME...][@A-B]=..." has an op among its names. */
+static bool names_op(const char *text, enum plumb_op op)
+{
+	const size_t size = strlen(plumb_ops[op].name);
+
+	for (size_t n; *text && *text != '=' && *text != '@'; text += n + (text[n] == '+')) {
+		n = strcspn(text, "+@=");
+		if (n == size && strncmp(text, plumb_ops[op].name, n) == 0)
+			return true;
+	}
+	return false;
+}
+
+bool session_is_asked(const struct session *s, const struct set_options *o, enum plumb_op op, int layer)
+{
+	bool asked = s->plan.binding[(size_t)layer * PLUMB_OP_COUNT + op].set != s->base.set;
+
+	for (int i = 0; i < o->op.count; i++)
+		asked = asked || names_op(o->op.item[i], op);
+	return asked;
 }
 
 static void describe(const struct set_options *o, struct session *s)
@@ -280,6 +305,8 @@ static int open_model(const struct set_options *o, struct session *s, struct plu
 	if (status != PLUMB_OK)
 		return status;
 	s->model = plumb_checkpoint_model(s->checkpoint);
+	if (output_verbosity() > 0 && *plumb_checkpoint_defaults(s->checkpoint))
+		fprintf(stderr, "config      absent, so by default: %s\n", plumb_checkpoint_defaults(s->checkpoint));
 	return prepare_model(o, s, err);
 }
 
@@ -298,7 +325,6 @@ int session_open_config(const struct set_options *o, struct plumb_user_mark *mar
 	struct session *s, struct plumb_error *err)
 {
 	struct bindings bindings = {{0}, {0}};
-	struct plumb_binding base = {0};
 	int status;
 
 	memset(s, 0, sizeof *s);
@@ -312,14 +338,14 @@ int session_open_config(const struct set_options *o, struct plumb_user_mark *mar
 	if (status == PLUMB_OK)
 		status = make_bindings(o, s, &bindings, err);
 	if (status == PLUMB_OK)
-		status = choose("--set", o->set ? o->set : "ref", &bindings, &base, err);
+		status = choose("--set", o->set ? o->set : "ref", &bindings, &s->base, err);
 	if (status == PLUMB_OK && !cfg)
 		status = open_model(o, s, err);
 	if (status != PLUMB_OK)
 		return status;
 	s->cfg = cfg ? cfg : &s->model->cfg;
 	if (status == PLUMB_OK)
-		status = plumb_plan_create(s->cfg, base, &s->plan, err);
+		status = plumb_plan_create(s->cfg, s->base, &s->plan, err);
 	for (int i = 0; i < o->op.count && status == PLUMB_OK; i++)
 		status = bind_op(s, o->op.item[i], &bindings, err);
 	if (status == PLUMB_OK && s->user)

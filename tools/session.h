@@ -22,6 +22,7 @@ struct session {
 	const struct plumb_model *model;
 	const struct plumb_config *cfg; /* of the model, or of a case */
 	struct plumb_plan plan;
+	struct plumb_binding base;   /* what --set says, where no --op does */
 	struct plumb_device *device; /* NULL: nothing runs from the opt set */
 	bool all_opt;                /* every op of every layer runs from the opt set */
 	struct plumb_guard *guard;   /* NULL: not asked for */
@@ -45,6 +46,9 @@ void session_close(struct session *session);
 /* Formats of caches and state: the profile's, then what --kv-format and --state-format say. */
 int session_formats(const struct session *session, const struct set_options *options, struct plumb_decoder_options *out,
 	struct plumb_error *err);
+
+/* Whether an --op of the options speaks of an op in a layer: it names the op, or a file of all= has taken its seat. */
+bool session_is_asked(const struct session *session, const struct set_options *options, enum plumb_op op, int layer);
 
 /* What a decoder of this session runs through: that of the users' kernels or of the guard, or NULL. */
 const struct plumb_runner *session_runner(const struct session *session);

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "core/op.h"
+#include "core/spelling.h"
 
 void text_fill(FILE *f, const char *text, int at, int indent, int width)
 {
@@ -36,32 +36,6 @@ void text_fill(FILE *f, const char *text, int at, int indent, int width)
 	fputc('\n', f);
 }
 
-/* Damerau-Levenshtein, neighbours swapped at most once; words of up to 63 letters. */
-static int distance(const char *a, const char *b)
-{
-	enum { MOST = 64 };
-	int d[MOST][MOST], n = (int)strlen(a), m = (int)strlen(b);
-
-	if (n >= MOST || m >= MOST)
-		return MOST;
-	for (int i = 0; i <= n; i++)
-		for (int j = 0; j <= m; j++) {
-			if (i == 0 || j == 0) {
-				d[i][j] = i + j;
-				continue;
-			}
-			int best = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
-			if (d[i - 1][j] + 1 < best)
-				best = d[i - 1][j] + 1;
-			if (d[i][j - 1] + 1 < best)
-				best = d[i][j - 1] + 1;
-			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && d[i - 2][j - 2] + 1 < best)
-				best = d[i - 2][j - 2] + 1;
-			d[i][j] = best;
-		}
-	return d[n][m];
-}
-
 /* Letters of an option's name, without the dashes in front, which everybody types. */
 static const char *letters(const char *word)
 {
@@ -70,7 +44,7 @@ static const char *letters(const char *word)
 
 void text_nearest(struct text_nearest *n, const char *candidate)
 {
-	int d = distance(n->word, candidate), most = (int)strlen(letters(n->word)) / 3;
+	int d = plumb_spelling_distance(n->word, candidate), most = (int)strlen(letters(n->word)) / 3;
 
 	if (d <= (most > 1 ? most : 1) && d < (int)strlen(letters(candidate)) && (!n->best[0] || d < n->distance)) {
 		snprintf(n->best, sizeof n->best, "%s", candidate);
@@ -93,4 +67,15 @@ const char *text_op_meant(const char *word, char text[TEXT_NEAREST])
 	for (int i = 0; i < PLUMB_OP_COUNT; i++)
 		text_nearest(&near, plumb_ops[i].name);
 	return text_did_you_mean(&near, text);
+}
+
+int text_op(const char *option, const char *name, enum plumb_op *out, struct plumb_error *err)
+{
+	char meant[TEXT_NEAREST];
+
+	*out = plumb_op_find(name);
+	if (*out == PLUMB_OP_COUNT)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "%s names '%.80s', which is no op%s; 'plumb list ops' shows them",
+			option, name, text_op_meant(name, meant));
+	return PLUMB_OK;
 }

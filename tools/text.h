@@ -5,6 +5,9 @@
 
 #include <stdio.h>
 
+#include "core/op.h"
+#include "core/status.h"
+
 /* Print text filled to width columns (0: no limit). The cursor stands in column `at`; further lines begin at `indent`. A single
  * newline of the text is a space, an empty line stays one. Ends with a newline. */
 void text_fill(FILE *f, const char *text, int at, int indent, int width);
@@ -24,5 +27,8 @@ const char *text_did_you_mean(const struct text_nearest *n, char text[TEXT_NEARE
 
 /* The same for the name of an op. */
 const char *text_op_meant(const char *word, char text[TEXT_NEAREST]);
+
+/* The op that an option names. Errors: PLUMB_BAD_INPUT, with the op that was meant. */
+int text_op(const char *option, const char *name, enum plumb_op *out, struct plumb_error *err);
 
 #endif

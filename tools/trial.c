@@ -51,6 +51,22 @@ static int format_slot(const char *name)
 	return 0;
 }
 
+bool trial_may(const struct trial *c, enum trial_formats whose, enum plumb_format format)
+{
+	return !c->with.among[whose] || c->with.among[whose] >> format & 1;
+}
+
+/* One of the formats below a number that the case may have; of any, if it may have none of them. */
+static int random_format(struct trial *c, enum trial_formats whose, int choices)
+{
+	int may[PLUMB_FORMAT_COUNT], n = 0;
+
+	for (int i = 0; i < choices; i++)
+		if (trial_may(c, whose, (enum plumb_format)i))
+			may[n++] = i;
+	return n ? may[trial_random_below(&c->random, n)] : (int)trial_random_below(&c->random, choices);
+}
+
 /* Formats of the operand's matrices and of their scales. */
 static void choose_formats(struct trial *c, const struct trial_operand *o, int format, struct plumb_weight *w)
 {
@@ -59,7 +75,7 @@ static void choose_formats(struct trial *c, const struct trial_operand *o, int f
 	if (format < 0 && !trial_is_vector(o->info))
 		format = c->with.formats[format_slot(o->info->name)] - 1;
 	if (format < 0 || format >= choices)
-		format = (int)trial_random_below(&c->random, choices);
+		format = random_format(c, TRIAL_OF_MATRICES, choices);
 	w->format = (enum plumb_format)format;
 	if (w->format == PLUMB_FP8_ROW || w->format == PLUMB_FP8_BLOCK)
 		w->scale_format = trial_random_below(&c->random, 2) ? PLUMB_BF16 : PLUMB_F32;
@@ -140,10 +156,12 @@ static enum plumb_format cache_format(struct trial *c, const struct trial_operan
 	static const enum plumb_format formats[] = {PLUMB_F32, PLUMB_BF16, PLUMB_CACHE_FP8, PLUMB_CACHE_FP8};
 	bool own = strcmp(o->info->name, "keys") == 0 || strcmp(o->info->name, "values") == 0;
 
-	if (c->with.caches)
-		return (enum plumb_format)(c->with.caches - 1);
 	if (own && c->with.kv)
 		return (enum plumb_format)(c->with.kv - 1);
+	if (own && c->with.among[TRIAL_OF_KV])
+		return (enum plumb_format)random_format(c, TRIAL_OF_KV, PLUMB_FORMAT_COUNT);
+	if (c->with.caches)
+		return (enum plumb_format)(c->with.caches - 1);
 	if (own && !c->with.plain && trial_random_below(&c->random, 3))
 		return formats[trial_random_below(&c->random, 4)];
 	return c->env.policy == PLUMB_POLICY_BF16 ? PLUMB_BF16 : PLUMB_F32;
@@ -220,6 +238,9 @@ static void make_operand(struct trial *c, struct trial_operand *o)
 				!c->with.plain) { /* any format: f32 as often as the others */
 				o->format = (enum plumb_format)(trial_random_below(&c->random, 2) *
 								trial_random_below(&c->random, PLUMB_PLAIN_FORMATS));
+				if (!c->with.state && c->with.among[TRIAL_OF_STATE])
+					o->format =
+						(enum plumb_format)random_format(c, TRIAL_OF_STATE, PLUMB_PLAIN_FORMATS);
 				if (c->with.state)
 					o->format = (enum plumb_format)(c->with.state - 1);
 				memcpy((unsigned char *)c->args + info->format, &o->format, sizeof o->format);

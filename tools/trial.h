@@ -83,6 +83,9 @@ struct trial_operand {
 	unsigned char *scale_before; /* the scales' */
 };
 
+/* Whose formats a case can choose among. */
+enum trial_formats { TRIAL_OF_MATRICES, TRIAL_OF_KV, TRIAL_OF_STATE, TRIAL_FORMATS };
+
 /* What does not come from the seed. */
 struct trial_options {
 	const struct plumb_config *cfg; /* NULL: random */
@@ -101,7 +104,11 @@ struct trial_options {
 	int formats[3]; /* where format is -1: 1 + enum plumb_format of matrices; of those of the shared expert and GDN's
 	                   b and a; of the experts' up, GDN's z, attention's k. 0: random for each */
 	bool far;       /* tables and pages of caches lie more than 2^31 elements apart */
+	unsigned among[TRIAL_FORMATS]; /* sets of 1 << enum plumb_format: what is random is one of them; 0: any */
 };
+struct trial;
+/* Whether a format is among those that the case may have. */
+bool trial_may(const struct trial *c, enum trial_formats whose, enum plumb_format format);
 
 /* Scales of a quantised matrix. */
 enum trial_scales { TRIAL_SCALES_ALIKE, TRIAL_SCALES_MANY, TRIAL_SCALES_ALTERNATING, TRIAL_SCALES };

@@ -94,7 +94,8 @@ static void rank_scores(const float *l, int64_t E, double largest, float *score)
 		score[i] = isfinite(largest) ? (float)log(exp((double)l[i] - largest) + 0x1p-126) : l[i];
 }
 
-/* The experts of a token may differ where rounding explains it; the bound of weights goes by the experts chosen. */
+/* The experts of a token may differ where rounding explains it, but for those whose logits came out equal; the bound of weights goes by
+ * the experts chosen. */
 static bool router_near(struct trial *c, const struct trial_result *oracle, const struct trial_result *result,
 	const char *what, char text[TRIAL_TEXT])
 {
@@ -125,7 +126,8 @@ static bool router_near(struct trial *c, const struct trial_result *oracle, cons
 		 * scores here are rounded as well */
 		double range = isfinite(largest) ? -lowest : 104.0;
 		double bound = 2.0 * error + 0x1p-21 + 0x1p-22 + 0x1p-22 * range;
-		near = plumb_compare_order(score, E, A, f, A, e, A, bound, &s) == PLUMB_OK;
+		near = plumb_compare_order(score, E, A, f, A, e, A, bound, &s) == PLUMB_OK &&
+		       plumb_compare_ties(m, f, A, s.text, sizeof s.text);
 		if (!near)
 			snprintf(text, TRIAL_TEXT, "%s: expert of row %lld: %.255s", what, (long long)t, s.text);
 	}

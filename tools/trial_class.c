@@ -309,6 +309,15 @@ bool trial_class_applies(const struct trial_class *class, enum plumb_op op)
 	return has & class->on;
 }
 
+bool trial_class_takes(const struct trial_class *class, enum plumb_op op, unsigned formats)
+{
+	const unsigned without_rows = 1u << PLUMB_F32 | 1u << PLUMB_F16 | 1u << PLUMB_BF16 | 1u << PLUMB_FP8_TABLE;
+
+	/* of a table whose rows are far apart only the rows are memory, not their scales */
+	return formats == 0 || class->shape != trial_shape_offsets || (op != PLUMB_EMBED && op != PLUMB_PLE_EMBED) ||
+	       formats & without_rows;
+}
+
 void trial_class_fill(struct trial *c)
 {
 	const struct trial_class *class = c->class;

@@ -37,6 +37,9 @@ const struct trial_class *trial_class_find(const char *name);
 /* Whether it says anything about the op. */
 bool trial_class_applies(const struct trial_class *class, enum plumb_op op);
 
+/* Whether its cases can have the op's matrices in one of the formats (a set of 1 << enum plumb_format; 0: any). */
+bool trial_class_takes(const struct trial_class *class, enum plumb_op op, unsigned formats);
+
 /* Where an operand belongs: one of TRIAL_ON_..., or 0. */
 unsigned trial_class_role(const struct trial_operand *o);
 
@@ -55,6 +58,8 @@ void trial_unscale(struct trial_operand *o);
 /* The operand, or NULL when this op has none of that name, or leaves it out. */
 struct trial_operand *trial_find(struct trial *c, const char *name);
 int64_t trial_pick(struct trial *c, const int64_t *list, int64_t n);
+/* 1 + a format of the list that the case may have, as trial_options has them; 0: it may have none of them. */
+int trial_pick_format(struct trial *c, enum trial_formats whose, const int64_t *list, int64_t n);
 float trial_sign(struct trial *c);
 
 float trial_value_heavy(struct trial *c, const struct trial_operand *o, int64_t i);

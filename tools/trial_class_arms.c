@@ -8,54 +8,30 @@
 #define COUNT(array) ((int64_t)(sizeof(array) / sizeof((array)[0])))
 #define PICK(c, ...) trial_pick(c, (const int64_t[]){__VA_ARGS__}, COUNT(((const int64_t[]){__VA_ARGS__})))
 
-/* A format that fast paths are for, as with.formats has it. */
-static int fast_format(struct trial *c)
-{
-	return 1 + (int)PICK(c, PLUMB_BF16, PLUMB_FP8_ROW, PLUMB_FP8_BLOCK, PLUMB_NVFP4);
-}
+#define PICK_FORMAT(c, ...)                                                                                                \
+	trial_pick_format(c, TRIAL_OF_MATRICES, (const int64_t[]){__VA_ARGS__}, COUNT(((const int64_t[]){__VA_ARGS__})))
 
-/* most, shared, up: of the three parts of with.formats. */
-static void set_formats(struct trial *c, int most, int shared, int up)
-{
-	c->with.formats[0] = most;
-	c->with.formats[1] = shared;
-	c->with.formats[2] = up;
-}
-
-/* Fast formats in three of four cases: one of them, and for a part of the matrices now and then another. */
-static void choose_mixed(struct trial *c)
+/* Formats that fast paths are for. */
+static void choose_formats(struct trial *c)
 {
 	if (c->with.format >= 0 || trial_random_below(&c->random, 4) == 0)
 		return;
-	const int most = fast_format(c);
-	const int up = trial_random_below(&c->random, 4) == 0 ? fast_format(c) : most;
-	const int shared = trial_random_below(&c->random, 2) ? fast_format(c) : most;
-	set_formats(c, most, shared, up);
+	c->with.formats[0] = PICK_FORMAT(c, PLUMB_BF16, PLUMB_FP8_ROW, PLUMB_FP8_BLOCK, PLUMB_NVFP4);
+	c->with.formats[1] = c->with.formats[2] = c->with.formats[0];
+	if (trial_random_below(&c->random, 4) == 0)
+		c->with.formats[2] = PICK_FORMAT(c, PLUMB_BF16, PLUMB_FP8_ROW, PLUMB_FP8_BLOCK, PLUMB_NVFP4);
+	if (trial_random_below(&c->random, 2))
+		c->with.formats[1] = PICK_FORMAT(c, PLUMB_BF16, PLUMB_FP8_ROW, PLUMB_FP8_BLOCK, PLUMB_NVFP4);
 }
 
-/* A shared expert in another quantised format than the routed ones, in half of the cases: few such pairs have an arm, and
- * the others must not take it. */
-static void choose_pair(struct trial *c)
+/* A shared expert in another quantised format than the routed ones: few such pairs have an arm, and the others must not take it. */
+static void choose_pairs(struct trial *c)
 {
 	if (c->with.format >= 0 || (c->op != PLUMB_MOE_GATE_UP && c->op != PLUMB_MOE_DOWN) ||
 		trial_random_below(&c->random, 2))
 		return;
-	const int routed = 1 + (int)PICK(c, PLUMB_FP8_ROW, PLUMB_FP8_BLOCK, PLUMB_NVFP4, PLUMB_NVFP4);
-	const int shared = 1 + (int)PICK(c, PLUMB_FP8_ROW, PLUMB_FP8_ROW, PLUMB_FP8_BLOCK, PLUMB_NVFP4);
-	set_formats(c, routed, shared, routed);
-}
-
-/* One fast format in all matrices (the router's: bf16), but one case in four has a shared expert of bf16, or of FP8 beside
- * NVFP4. */
-static void choose_alike(struct trial *c)
-{
-	const int most = c->op == PLUMB_MOE_ROUTER ? 1 + PLUMB_BF16 : fast_format(c);
-
-	if (c->with.format >= 0)
-		return;
-	const bool fp8 = most == 1 + PLUMB_NVFP4 && trial_random_below(&c->random, 2);
-	const int other = 1 + (fp8 ? PLUMB_FP8_ROW : PLUMB_BF16);
-	set_formats(c, most, trial_random_below(&c->random, 4) ? most : other, most);
+	c->with.formats[0] = c->with.formats[2] = PICK_FORMAT(c, PLUMB_FP8_ROW, PLUMB_FP8_BLOCK, PLUMB_NVFP4, PLUMB_NVFP4);
+	c->with.formats[1] = PICK_FORMAT(c, PLUMB_FP8_ROW, PLUMB_FP8_ROW, PLUMB_FP8_BLOCK, PLUMB_NVFP4);
 }
 
 void trial_shape_wide(struct trial *c)
@@ -63,8 +39,8 @@ void trial_shape_wide(struct trial *c)
 	struct plumb_config *f = &c->cfg;
 
 	c->with.aligned = true;
-	choose_mixed(c);
-	choose_pair(c);
+	choose_formats(c);
+	choose_pairs(c);
 	if (!c->with.scales)
 		c->with.scales = 1 + (int)PICK(c, TRIAL_SCALES_MANY, TRIAL_SCALES_ALTERNATING);
 	f->hidden = PICK(c, 8, 16, 24, 64, 120, 256, 264, 512, 520, 768, 776, 1024, 1544, 2560);
@@ -92,6 +68,23 @@ void trial_shape_wide(struct trial *c)
 		c->T = 2;
 }
 
+/* One format that a fast path is for, in all matrices (the router's: bf16); the shared expert's may be bf16, or FP8 beside NVFP4. */
+static void choose_fast_formats(struct trial *c)
+{
+	int format = c->op == PLUMB_MOE_ROUTER ? 1 + PLUMB_BF16
+	                                       : PICK_FORMAT(c, PLUMB_BF16, PLUMB_FP8_ROW, PLUMB_FP8_BLOCK, PLUMB_NVFP4);
+
+	c->with.aligned = true;
+	if (c->with.format >= 0)
+		return;
+	if (c->op == PLUMB_MOE_ROUTER && !trial_may(c, TRIAL_OF_MATRICES, PLUMB_BF16))
+		format = 0;
+	c->with.formats[0] = c->with.formats[2] = format;
+	int other = format == 1 + PLUMB_NVFP4 && trial_random_below(&c->random, 2) ? PLUMB_FP8_ROW : PLUMB_BF16;
+	bool same = trial_random_below(&c->random, 4) || !trial_may(c, TRIAL_OF_MATRICES, (enum plumb_format)other);
+	c->with.formats[1] = same ? format : 1 + other;
+}
+
 /* A count of outputs, prime to 2, 3 and 5: whole warps and blocks of several never hold it, the last one is not full. */
 static int64_t ragged(struct trial *c)
 {
@@ -106,8 +99,7 @@ void trial_shape_ragged(struct trial *c)
 	const bool out = c->op == PLUMB_GDN_OUT_PROJ || c->op == PLUMB_ATTN_OUT_PROJ;
 	const bool rows = out || c->op == PLUMB_HC_UP_MIX || c->op == PLUMB_PLE_GATE || c->op == PLUMB_MOE_DOWN;
 
-	c->with.aligned = true;
-	choose_alike(c);
+	choose_fast_formats(c);
 	f->streams = (int)(c->op == PLUMB_HC_UP_MIX ? PICK(c, 1, 2, 3, 4) : PICK(c, 2, 4));
 	f->hidden = rows ? ragged(c) : cols;
 	f->low_rank = c->op == PLUMB_HC_UP_MIX ? PICK(c, 8, 256, 320, 512) : ragged(c);
@@ -146,7 +138,7 @@ void trial_shape_pieces(struct trial *c)
 	const bool has_streams = c->op == PLUMB_HC_NORM_DOWN;
 
 	c->with.aligned = trial_random_below(&c->random, 3) > 0;
-	choose_mixed(c);
+	choose_formats(c);
 	f->streams = has_streams ? (int)PICK(c, 1, 2, 4) : 1;
 	f->hidden = down || c->op == PLUMB_HC_UP_MIX || c->op == PLUMB_PLE_GATE ? few : cols / f->streams / 8 * 8;
 	f->low_rank = c->op == PLUMB_HC_UP_MIX ? PICK(c, 512, 520, 1024, 2048, 4096) : few;
@@ -177,7 +169,7 @@ void trial_shape_heads(struct trial *c)
 	const bool projects = c->op == PLUMB_ATTN_IN_PROJ || c->op == PLUMB_ATTN_OUT_PROJ || c->op == PLUMB_QSA_PROJECT;
 
 	c->with.aligned = trial_random_below(&c->random, 3) > 0;
-	choose_mixed(c);
+	choose_formats(c);
 	f->kv_heads = (int)PICK(c, 1, 2, 3);
 	f->q_heads = f->kv_heads * (int)PICK(c, 4, 12, 13, 16, 17, 24, 33);
 	f->head_dim = c->op == PLUMB_ATTN_IN_PROJ ? PICK(c, 4, 8) : PICK(c, 4, 5, 8, 16, 24, 64, 257, 264, 264, 272, 300);
@@ -227,8 +219,9 @@ void trial_shape_long(struct trial *c)
 	if (c->position + c->T > c->env.capacity)
 		c->position = c->env.capacity - c->T;
 	c->with.aligned = true;
-	choose_mixed(c);
-	if (c->op == PLUMB_MOE_ROUTER && c->with.format < 0 && trial_random_below(&c->random, 2))
+	choose_formats(c);
+	if (c->op == PLUMB_MOE_ROUTER && c->with.format < 0 && trial_random_below(&c->random, 2) &&
+		trial_may(c, TRIAL_OF_MATRICES, PLUMB_BF16))
 		c->with.formats[0] = c->with.formats[1] = 1 + PLUMB_BF16;
 	f->experts = 4500;
 	f->experts_per_token = 10;
@@ -276,7 +269,8 @@ void trial_shape_tiles(struct trial *c)
 	c->env.capacity = 160;
 	c->T = 1;
 	c->position = 64 + trial_random_below(&c->random, 32);
-	c->with.kv = 1 + PLUMB_F32;
+	if (!c->with.kv && trial_may(c, TRIAL_OF_KV, PLUMB_F32)) /* which holds -Inf, as bf16 does */
+		c->with.kv = 1 + PLUMB_F32;
 }
 
 /* Every token is chosen: entry i of the list is token i. Queries are above zero; keys of whole tiles are -Inf. */
@@ -300,7 +294,8 @@ void trial_fill_tiles(struct trial *c)
 void trial_shape_vanishing(struct trial *c)
 {
 	trial_shape_wide(c);
-	c->with.format = c->with.format < 0 ? PLUMB_BF16 : c->with.format;
+	if (c->with.format < 0 && trial_may(c, TRIAL_OF_MATRICES, PLUMB_BF16))
+		c->with.format = PLUMB_BF16;
 	c->with.scales = 1 + TRIAL_SCALES_ALIKE;
 	c->cfg.streams = 1;
 	if (c->op != PLUMB_MOE_DOWN && c->op != PLUMB_HC_UP_MIX)
@@ -320,7 +315,7 @@ void trial_shape_staged(struct trial *c)
 {
 	c->T = c->with.T ? c->with.T : 1;
 	c->with.aligned = true;
-	choose_mixed(c);
+	choose_formats(c);
 	c->cfg.hidden = PICK(c, 1544, 1800);
 	c->cfg.vocab = 8192 + trial_random_below(&c->random, 8);
 }

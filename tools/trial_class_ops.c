@@ -189,7 +189,7 @@ void trial_shape_gates(struct trial *c)
 {
 	bool matrix = c->op == PLUMB_HC_UP_MIX || c->op == PLUMB_MOE_GATE_UP || c->op == PLUMB_MOE_ROUTER;
 	if (matrix && c->with.format < 0)
-		c->with.format = trial_random_below(&c->random, 2) ? PLUMB_BF16 : PLUMB_F32;
+		c->with.format = trial_pick_format(c, TRIAL_OF_MATRICES, (const int64_t[]){PLUMB_F32, PLUMB_BF16}, 2) - 1;
 }
 
 void trial_fill_gates(struct trial *c)

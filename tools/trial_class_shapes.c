@@ -9,10 +9,10 @@ void trial_shape_bf16(struct trial *c)
 {
 	if (c->with.policy < 0)
 		c->env.policy = PLUMB_POLICY_BF16;
-	if (c->op == PLUMB_ATTN_QK_ROPE && !c->with.kv)
+	if (c->op == PLUMB_ATTN_QK_ROPE && !c->with.kv && trial_may(c, TRIAL_OF_KV, PLUMB_CACHE_FP8))
 		c->with.kv = 1 + PLUMB_CACHE_FP8;
 	if (!c->with.state)
-		c->with.state = 1 + (trial_random_below(&c->random, 2) ? PLUMB_F16 : PLUMB_BF16);
+		c->with.state = trial_pick_format(c, TRIAL_OF_STATE, (const int64_t[]){PLUMB_BF16, PLUMB_F16}, 2);
 	if (c->cfg.hidden < 40) /* sums must reach 256 */
 		c->cfg.hidden = 40 + trial_random_below(&c->random, 40);
 }
@@ -22,8 +22,8 @@ void trial_shape_scales(struct trial *c)
 	static const int64_t formats[] = {PLUMB_NVFP4, PLUMB_NVFP4, PLUMB_FP8_ROW, PLUMB_FP8_BLOCK, PLUMB_FP8_TABLE};
 
 	if (c->with.format < 0)
-		c->with.format = (int)trial_pick(c, formats, COUNT(formats));
-	if (!c->with.kv)
+		c->with.format = trial_pick_format(c, TRIAL_OF_MATRICES, formats, COUNT(formats)) - 1;
+	if (!c->with.kv && trial_may(c, TRIAL_OF_KV, PLUMB_CACHE_FP8))
 		c->with.kv = 1 + PLUMB_CACHE_FP8;
 	c->with.scales = 1 + (int)(trial_random_below(&c->random, 2) ? TRIAL_SCALES_ALTERNATING : TRIAL_SCALES_ALIKE);
 }
@@ -118,8 +118,10 @@ void trial_shape_offsets(struct trial *c)
 
 	c->with.far = true;
 	if (c->op == PLUMB_EMBED || c->op == PLUMB_PLE_EMBED) {
-		if (c->with.format != PLUMB_F32 && c->with.format != PLUMB_BF16 && c->with.format != PLUMB_F16)
-			c->with.format = (int)trial_pick(c, formats, COUNT(formats));
+		if (c->with.format < 0)
+			c->with.format = trial_pick_format(c, TRIAL_OF_MATRICES, formats, COUNT(formats)) - 1;
+		if (c->with.format < 0)
+			c->with.format = PLUMB_F16; /* what is left of those that the class takes */
 		f->hidden = 512 + trial_random_below(&c->random, 2100);
 		f->vocab = (INT64_C(1) << 31) / f->hidden + 1 + trial_random_below(&c->random, 1000);
 		f->streams = 1 + (int)trial_random_below(&c->random, 3);

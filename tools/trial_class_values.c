@@ -100,6 +100,16 @@ int64_t trial_pick(struct trial *c, const int64_t *list, int64_t n)
 	return list[trial_random_below(&c->random, n)];
 }
 
+int trial_pick_format(struct trial *c, enum trial_formats whose, const int64_t *list, int64_t n)
+{
+	int64_t may[2 * PLUMB_FORMAT_COUNT], count = 0;
+
+	for (int64_t i = 0; i < n && count < 2 * PLUMB_FORMAT_COUNT; i++)
+		if (trial_may(c, whose, (enum plumb_format)list[i]))
+			may[count++] = list[i];
+	return count ? 1 + (int)trial_pick(c, may, count) : 0;
+}
+
 float trial_sign(struct trial *c)
 {
 	return trial_random_below(&c->random, 2) ? -1.0f : 1.0f;

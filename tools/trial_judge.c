@@ -361,7 +361,8 @@ static bool try_user(struct judged *j, const struct trial_spec *spec, struct tri
 	} else {
 		struct plumb_call call = trial_call(j->c);
 		seat.binding = plan.binding[(size_t)call.layer * PLUMB_OP_COUNT + call.op];
-		seat.runner = plumb_user_runner(user, &(struct plumb_user_options){.guard = guard});
+		seat.runner = plumb_user_runner(
+			user, &(struct plumb_user_options){.guard = guard, .threads = candidate->threads});
 		ok = call_before(j, spec, &seat) && judge_user(j, &seat, candidate->path);
 		if (!ok && device && plumb_device_is_cuda(device))
 			j->report->sick = plumb_device_sync(device, &err) != PLUMB_OK;

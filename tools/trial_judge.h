@@ -13,6 +13,7 @@ struct trial_candidate {
 	double within;    /* of a shared object: how many times the bound an error may be; 0 stands for 1 */
 	bool race;        /* simt: every case through the race check too; else a share of them */
 	int gpu;
+	int threads;                  /* of OpenMP that a shared object's kernel finds; 0: those of the process */
 	struct plumb_user_mark *mark; /* says what is under way; never NULL */
 	uint64_t *inputs;             /* is told the number of the inputs before the candidate runs; may be NULL */
 };

@@ -56,21 +56,22 @@ enum { T_, P_, D_, S_, R_, V_, HQ, HKV, DH, DR, HK, HV, DK, DV, KC, E_, A_, F_, 
 
 /* Words of a key, in the order of their values. */
 static const char *const policies[] = {"f32", "bf16", NULL}, *const gates[] = {"sigmoid", "silu", NULL},
-			 *const flags[] = {"0", "1", NULL}, *const devices[] = {"simt", "cuda", NULL},
-			 *const caches[] = {"f32", "bf16", "fp8", NULL}, *const states[] = {"f32", "f16", "bf16", NULL};
-static const enum plumb_format cache_formats[] = {PLUMB_F32, PLUMB_BF16, PLUMB_CACHE_FP8};
+			 *const flags[] = {"0", "1", NULL}, *const devices[] = {"simt", "cuda", NULL};
+
+/* Keys whose values are formats. */
+enum { ALL_PLAIN = (1u << PLUMB_PLAIN_FORMATS) - 1, ALL_FORMATS = (1u << PLUMB_FORMAT_COUNT) - 1 };
+static const struct {
+	const char *key;
+	unsigned all;
+} format_keys[TRIAL_FORMATS] = {
+	[TRIAL_OF_MATRICES] = {"format", ALL_FORMATS},
+	[TRIAL_OF_KV] = {"kv", 1u << PLUMB_F32 | 1u << PLUMB_BF16 | 1u << PLUMB_CACHE_FP8},
+	[TRIAL_OF_STATE] = {"state", ALL_PLAIN},
+};
 
 struct trial_spec trial_spec_of(enum plumb_op op)
 {
-	return (struct trial_spec){.op = op,
-		.position = -1,
-		.policy = -1,
-		.format = -1,
-		.kv = -1,
-		.state = -1,
-		.gate = -1,
-		.renorm = -1,
-		.traces = -1};
+	return (struct trial_spec){.op = op, .position = -1, .policy = -1, .gate = -1, .renorm = -1, .traces = -1};
 }
 
 /* ---- which keys an op looks at ---- */
@@ -97,7 +98,7 @@ static bool op_has(enum plumb_op op, const char *letter)
 	return false;
 }
 
-static bool uses(enum plumb_op op, int letter)
+bool trial_spec_has_size(enum plumb_op op, int letter)
 {
 	bool channels = op_has(op, "C"), blocks = plumb_operand_find(&plumb_ops[op], "position") != NULL;
 
@@ -128,41 +129,52 @@ static bool uses(enum plumb_op op, int letter)
 	}
 }
 
+unsigned trial_spec_formats(enum plumb_op op, enum trial_formats whose)
+{
+	const struct plumb_op_info *info = &plumb_ops[op];
+	unsigned set = 0;
+
+	if (whose == TRIAL_OF_KV)
+		return plumb_operand_find(info, "keys") ? format_keys[whose].all : 0;
+	if (whose == TRIAL_OF_STATE)
+		return op == PLUMB_GDN_RECURRENCE ? format_keys[whose].all : 0;
+	for (int i = 0; i < info->operands; i++)
+		if (info->operand[i].role == PLUMB_WEIGHT)
+			set |= trial_is_vector(&info->operand[i]) ? ALL_PLAIN : ALL_FORMATS;
+	return set;
+}
+
 static bool uses_key(enum plumb_op op, const char *key)
 {
 	const struct plumb_op_info *info = &plumb_ops[op];
 
+	for (int i = 0; i < TRIAL_FORMATS; i++)
+		if (strcmp(key, format_keys[i].key) == 0)
+			return trial_spec_formats(op, (enum trial_formats)i) != 0;
+
 	if (strcmp(key, "position") == 0)
 		return plumb_operand_find(info, "position") != NULL;
-	if (strcmp(key, "kv") == 0)
-		return plumb_operand_find(info, "keys") != NULL;
-	if (strcmp(key, "state") == 0)
-		return op == PLUMB_GDN_RECURRENCE;
 	if (strcmp(key, "gate") == 0)
 		return op == PLUMB_GDN_NORM_GATE;
 	if (strcmp(key, "renorm") == 0)
 		return op == PLUMB_MOE_ROUTER;
-	for (int i = 0; i < info->operands; i++) {
-		const struct plumb_operand *o = &info->operand[i];
-		if (strcmp(key, "format") == 0 && o->role == PLUMB_WEIGHT)
+	for (int i = 0; i < info->operands; i++)
+		if (strcmp(key, "traces") == 0 && info->operand[i].optional)
 			return true;
-		if (strcmp(key, "traces") == 0 && o->optional)
-			return true;
-	}
-	return strcmp(key, "format") != 0 && strcmp(key, "traces") != 0;
+	return strcmp(key, "traces") != 0;
 }
 
 /* ---- text to spec ---- */
 
-static int parse_number(
-	const char *key, const char *value, int64_t least, int64_t most, int64_t *out, struct plumb_error *err)
+static int parse_number(const char *what, const char *key, const char *value, int64_t least, int64_t most, int64_t *out,
+	struct plumb_error *err)
 {
 	char *end;
 	errno = 0;
 	long long v = strtoll(value, &end, 10);
 	if (errno || end == value || *end || v < least || v > most)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "case: %s is '%.40s', expected %" PRId64 " to %" PRId64, key, value,
-			least, most);
+		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: %s is '%.40s', expected %" PRId64 " to %" PRId64, what, key,
+			value, least, most);
 	*out = v;
 	return PLUMB_OK;
 }
@@ -181,12 +193,78 @@ static int parse_word(const char *key, const char *value, const char *const word
 	return plumb_fail(err, PLUMB_BAD_INPUT, "case: %s is '%.40s', expected one of %s", key, value, all);
 }
 
-static int parse_format(const char *value, int *out, struct plumb_error *err)
+/* "fp8" is what a cache of PLUMB_CACHE_FP8 is called. */
+static const char *format_word(enum trial_formats whose, int format)
 {
-	const char *words[PLUMB_FORMAT_COUNT + 1] = {NULL};
-	for (int i = 0; i < PLUMB_FORMAT_COUNT; i++)
-		words[i] = plumb_format_name((enum plumb_format)i);
-	return parse_word("format", value, words, out, err);
+	return whose == TRIAL_OF_KV && format == PLUMB_CACHE_FP8 ? "fp8" : plumb_format_name((enum plumb_format)format);
+}
+
+static const char *show_formats(enum trial_formats whose, unsigned set, const char *between, char text[TRIAL_LINE])
+{
+	size_t used = 0;
+
+	text[0] = '\0';
+	for (int i = 0; i < PLUMB_FORMAT_COUNT && used < TRIAL_LINE; i++)
+		if (set >> i & 1)
+			used += (size_t)snprintf(
+				text + used, TRIAL_LINE - used, "%s%s", used ? between : "", format_word(whose, i));
+	return text;
+}
+
+const char *trial_spec_format_words(enum trial_formats whose, unsigned set, char text[TRIAL_LINE])
+{
+	return show_formats(whose, set, ", ", text);
+}
+
+int trial_spec_parse_formats(
+	const char *what, enum trial_formats whose, const char *text, unsigned *set, struct plumb_error *err)
+{
+	char all[TRIAL_LINE];
+
+	for (const char *at = text;; at++) {
+		size_t n = strcspn(at, ",");
+		int i = 0;
+		while (i < PLUMB_FORMAT_COUNT && !(format_keys[whose].all >> i & 1 && strlen(format_word(whose, i)) == n &&
+							 strncmp(at, format_word(whose, i), n) == 0))
+			i++;
+		if (i == PLUMB_FORMAT_COUNT)
+			return plumb_fail(err, PLUMB_BAD_INPUT, "%s is '%.40s', expected one of %s, or some with commas",
+				what, text, trial_spec_format_words(whose, format_keys[whose].all, all));
+		*set |= 1u << i;
+		at += n;
+		if (!*at)
+			return PLUMB_OK;
+	}
+}
+
+const char *trial_spec_letter(int letter)
+{
+	return letters[letter].name;
+}
+
+int trial_spec_parse_sizes(const char *what, const char *text, int64_t size[TRIAL_LETTERS], struct plumb_error *err)
+{
+	for (const char *at = text;; at++) {
+		char word[64], *equals;
+		size_t n = strcspn(at, ",");
+		int i = 0;
+		snprintf(word, sizeof word, "%.*s", (int)(n < sizeof word ? n : sizeof word - 1), at);
+		equals = strchr(word, '=');
+		if (equals)
+			*equals = '\0';
+		while (i < TRIAL_LETTERS && strcmp(letters[i].name, word) != 0)
+			i++;
+		if (!equals || i == TRIAL_LETTERS)
+			return plumb_fail(err, PLUMB_BAD_INPUT,
+				"%s is '%.40s', expected sizes by their letters, D=2560,T=1; 'plumb list OP' shows an op's",
+				what, text);
+		int status = parse_number(what, word, equals + 1, 1, letters[i].most, &size[i], err);
+		if (status != PLUMB_OK)
+			return status;
+		at += n;
+		if (!*at)
+			return PLUMB_OK;
+	}
 }
 
 static int parse_class(const char *value, struct trial_spec *out, struct plumb_error *err)
@@ -220,10 +298,10 @@ static int parse_pair(const char *key, const char *value, struct trial_spec *s, 
 
 	for (int i = 0; i < TRIAL_LETTERS; i++)
 		if (strcmp(key, letters[i].name) == 0) {
-			if (!uses(s->op, i))
+			if (!trial_spec_has_size(s->op, i))
 				return plumb_fail(
 					err, PLUMB_BAD_INPUT, "case: %s has no size %s", plumb_ops[s->op].name, key);
-			return parse_number(key, value, 1, letters[i].most, &s->size[i], err);
+			return parse_number("case", key, value, 1, letters[i].most, &s->size[i], err);
 		}
 	for (int i = 0; derived[i]; i++)
 		if (strcmp(key, derived[i]) == 0)
@@ -232,15 +310,15 @@ static int parse_pair(const char *key, const char *value, struct trial_spec *s, 
 	if (!uses_key(s->op, key))
 		return plumb_fail(err, PLUMB_BAD_INPUT, "case: %s has no %s", plumb_ops[s->op].name, key);
 	if (strcmp(key, "position") == 0)
-		return parse_number(key, value, 0, INT32_MAX - 4096, &s->position, err);
+		return parse_number("case", key, value, 0, INT32_MAX - 4096, &s->position, err);
 	if (strcmp(key, "policy") == 0)
 		return parse_word(key, value, policies, &s->policy, err);
-	if (strcmp(key, "format") == 0)
-		return parse_format(value, &s->format, err);
-	if (strcmp(key, "kv") == 0)
-		return parse_word(key, value, caches, &s->kv, err);
-	if (strcmp(key, "state") == 0)
-		return parse_word(key, value, states, &s->state, err);
+	for (int i = 0; i < TRIAL_FORMATS; i++)
+		if (strcmp(key, format_keys[i].key) == 0) {
+			char what[32];
+			snprintf(what, sizeof what, "case: %s", key);
+			return trial_spec_parse_formats(what, (enum trial_formats)i, value, &s->formats[i], err);
+		}
 	if (strcmp(key, "gate") == 0)
 		return parse_word(key, value, gates, &s->gate, err);
 	if (strcmp(key, "renorm") == 0)
@@ -322,6 +400,7 @@ __attribute__((format(printf, 2, 3))) static void add(struct writer *w, const ch
 const char *trial_spec_show(const struct trial_spec *s, char text[TRIAL_LINE])
 {
 	struct writer w = {text, 0, TRIAL_LINE};
+	char formats[TRIAL_LINE];
 
 	add(&w, "%s", plumb_ops[s->op].name);
 	for (int i = 0; i < TRIAL_LETTERS; i++)
@@ -331,12 +410,10 @@ const char *trial_spec_show(const struct trial_spec *s, char text[TRIAL_LINE])
 		add(&w, " position=%" PRId64, s->position);
 	if (s->policy >= 0)
 		add(&w, " policy=%s", policies[s->policy]);
-	if (s->format >= 0)
-		add(&w, " format=%s", plumb_format_name((enum plumb_format)s->format));
-	if (s->kv >= 0)
-		add(&w, " kv=%s", caches[s->kv]);
-	if (s->state >= 0)
-		add(&w, " state=%s", states[s->state]);
+	for (int i = 0; i < TRIAL_FORMATS; i++)
+		if (s->formats[i])
+			add(&w, " %s=%s", format_keys[i].key,
+				show_formats((enum trial_formats)i, s->formats[i], ",", formats));
 	if (s->gate >= 0)
 		add(&w, " gate=%s", gates[s->gate]);
 	if (s->renorm >= 0)
@@ -376,7 +453,7 @@ const char *trial_spec_full(const struct trial *c, char text[TRIAL_LINE])
 	struct writer w = {text, 0, TRIAL_LINE};
 
 	for (int i = 0; i < TRIAL_LETTERS; i++)
-		if (uses(c->op, i))
+		if (trial_spec_has_size(c->op, i))
 			add(&w, "%s=%" PRId64 " ", letters[i].name,
 				i == T_   ? c->T
 				: i == P_ ? c->env.capacity
@@ -493,6 +570,8 @@ static int settle_room(struct trial *c, const struct trial_spec *s, int64_t page
 		if (s->size[P_] % B)
 			return clash(err, c, "P is no multiple of B", s->size[P_], B);
 		page = s->size[P_] % page ? B : page;
+		if (!s->size[T_] && c->T > s->size[P_])
+			c->T = s->size[P_];
 		c->env.capacity = s->size[P_];
 		if (s->position < 0 && c->position + c->T > c->env.capacity)
 			c->position = c->env.capacity > c->T ? c->env.capacity - c->T : 0;
@@ -567,18 +646,34 @@ static int fits(const struct trial *c, struct plumb_error *err)
 	return PLUMB_OK;
 }
 
+/* Of a set: of one format the format, else the set. *format is left alone where there is no set. */
+static void settle_formats(unsigned set, int add, int *format, unsigned *among)
+{
+	if (set & (set - 1)) {
+		*among = set;
+		return;
+	}
+	for (int i = 0; i < PLUMB_FORMAT_COUNT; i++)
+		if (set >> i & 1)
+			*format = add + i;
+}
+
 /* other: 0, or what makes the values others, sizes and all else that the seed decides being the same. */
 static int make(const struct trial_spec *s, bool inert, uint64_t other, struct trial **out, struct plumb_error *err)
 {
 	const struct trial_class *class = trial_spec_class(s);
-	struct trial_options options = {.policy = s->policy, .T = s->size[T_], .format = s->format, .traces = s->traces};
-	struct trial *c = trial_take(sizeof *c);
+	struct trial_options options = {.policy = s->policy, .T = s->size[T_], .format = -1, .traces = s->traces};
+	char text[TRIAL_LINE];
 	int status;
 
-	if (s->kv >= 0)
-		options.kv = 1 + (int)cache_formats[s->kv];
-	if (s->state >= 0)
-		options.state = 1 + s->state; /* f32, f16, bf16 */
+	if (!trial_class_takes(class, s->op, s->formats[TRIAL_OF_MATRICES]))
+		return plumb_fail(err, PLUMB_BAD_INPUT, "case: class %s has no matrices of %s for %s", class->name,
+			trial_spec_format_words(TRIAL_OF_MATRICES, s->formats[TRIAL_OF_MATRICES], text),
+			plumb_ops[s->op].name);
+	settle_formats(s->formats[TRIAL_OF_MATRICES], 0, &options.format, &options.among[TRIAL_OF_MATRICES]);
+	settle_formats(s->formats[TRIAL_OF_KV], 1, &options.kv, &options.among[TRIAL_OF_KV]);
+	settle_formats(s->formats[TRIAL_OF_STATE], 1, &options.state, &options.among[TRIAL_OF_STATE]);
+	struct trial *c = trial_take(sizeof *c);
 	*c = (struct trial){.op = s->op, .seed = s->seed, .class = inert || class == trial_class(0) ? NULL : class};
 	c->random.state = hash_text(hash_text(s->seed * 0x9E3779B97F4A7C15u, plumb_ops[s->op].name), class->name);
 	uint64_t values = c->random.state + 0x5851F42D4C957F2Du;

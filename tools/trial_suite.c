@@ -17,6 +17,8 @@
 
 #include "tools/contain.h"
 
+enum { KERNEL_THREADS = 4 }; /* of OpenMP, where OMP_NUM_THREADS does not say */
+
 /* Between the processes. */
 struct slot {
 	_Atomic int64_t current; /* the case under way; -1: none */
@@ -73,7 +75,9 @@ static int run_cases(void *self, struct plumb_user_mark *mark)
 	struct trial_report report;
 	bool sick = false;
 
-	omp_set_num_threads(1); /* the cases are what runs side by side */
+	/* The cases are what runs side by side. A kernel has threads all the same: with one no race of them shows. */
+	const int threads = getenv("OMP_NUM_THREADS") ? omp_get_max_threads() : KERNEL_THREADS;
+	omp_set_num_threads(1);
 	mark->path[0] = '\0';
 	while (!sick && !atomic_load(&w->board->stop)) {
 		int64_t i = atomic_fetch_add(&w->board->next, 1);
@@ -85,6 +89,7 @@ static int run_cases(void *self, struct plumb_user_mark *mark)
 			.within = suite->within,
 			.race = suite->race,
 			.gpu = suite->gpu,
+			.threads = threads,
 			.mark = mark,
 			.inputs = &w->slot->inputs};
 		bool plain = item->spec.class == trial_class(0);

@@ -62,12 +62,12 @@ struct plumb_attn_qk_rope {
  * Layout       block: ascending block indices, count[t] of them, the rest -1. Caches are paged.
  * Units        positions and blocks, 0-based.
  * Numerics     j runs over A(p) ascending, index i in that list. q.k strided(256) over Dh. The softmax sum is taken in
- *              tiles of PLUMB_ATTN_TILE list entries: m_t = the tile's maximum (exact, in any order); S_t = strided(32)
- *              sum of exp(s_i - m_t), where +0 stands for an m_t of -Inf; max = the largest m_t; sum = strided(32) over
- *              t of S_t * exp(m_t - max). P_i = rne(exp(s_i - max) / sum). o: chunks of PLUMB_ATTN_CHUNK list entries,
- *              each serial by fmaf from +0; to the first chunk's sum the others are added left to right; one rne.
- *              k_j and v_j are what the caches hold, widened to binary32 (fp8: code times scale, rounded once). NaN
- *              carried (a NaN score makes the whole head NaN).
+ *              tiles of 32 (PLUMB_ATTN_TILE) list entries: m_t = the tile's maximum (exact, in any order); S_t =
+ *              strided(32) sum of exp(s_i - m_t), where +0 stands for an m_t of -Inf; max = the largest m_t; L =
+ *              strided(32) over t of S_t * exp(m_t - max). P_i = rne(exp(s_i - max) / L). o: chunks of 64
+ *              (PLUMB_ATTN_CHUNK) list entries, each serial by fmaf from +0; to the first chunk's sum the others are
+ *              added left to right; one rne. k_j and v_j are what the caches hold, widened to binary32 (fp8: code
+ *              times scale, rounded once). NaN carried (a NaN score makes the whole head NaN).
  * Determinism  bit-exact on every device; cache rows outside A(p) are not read.
  * Errors       none. A(p) is never empty: p is in the tail, or its own block is complete and N >= 1 blocks are taken.
  * Source       model-spec 2.7, 2.8 (A(p)). */

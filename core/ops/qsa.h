@@ -13,7 +13,7 @@
  *              raw_keys (P, Di), block_keys (NB, Di), position (1).
  * Layout       rows 0..Hi*Di-1 of w are queries, the last Di the key. Caches are paged by the same table; a page of
  *              block keys holds page_rows/B rows.
- * Units        eps is rms_norm_eps; the same Dr dims turn as in attention, of a head of Di.
+ * Units        eps is rms_norm_eps; the same Dr dims turn as in attn_qk_rope, of a head of Di.
  * Numerics     rows split(pieces, 256) with rows (Hi+1)*Di; the B raw keys as the cache holds them, summed serially from
  *              +0, divided by B, rounded; norm as in attn_qk_rope, strided(128) over Di. NaN carried. Cache rows are
  *              rounded to the cache's format.
@@ -51,7 +51,8 @@ struct plumb_qsa_score {
 	float *score;                         /* out (T, NB) */
 };
 
-/* Computes     for row t, nb as above: the min(N, nb) best blocks by score, as ascending indices.
+/* Computes     for row t at p = position + t, nb = (p+1)/B complete blocks: the min(N, nb) best blocks by score, as
+ *              ascending indices.
  * Shapes       score (T, NB), position (1), block (T, N), count (T).
  * Layout       block[t, 0..count-1] ascending, the rest -1.
  * Units        block indices.

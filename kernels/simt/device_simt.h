@@ -245,6 +245,16 @@ static inline int __all_sync(unsigned mask, int predicate, int line = __builtin_
 	return static_cast<int>(plumb_simt_collective(PLUMB_SIMT_ALL, mask, predicate != 0, 0, warpSize, line));
 }
 
+static inline unsigned __reduce_max_sync(unsigned mask, unsigned value, int line = __builtin_LINE())
+{
+	return static_cast<unsigned>(plumb_simt_collective(PLUMB_SIMT_MAX, mask, value, 0, warpSize, line));
+}
+
+static inline unsigned __reduce_min_sync(unsigned mask, unsigned value, int line = __builtin_LINE())
+{
+	return static_cast<unsigned>(plumb_simt_collective(PLUMB_SIMT_MIN, mask, value, 0, warpSize, line));
+}
+
 static inline float plumb_warp_sum(float value, int line = __builtin_LINE())
 {
 	return plumb_simt_bits<float>(static_cast<uint32_t>(
@@ -278,6 +288,11 @@ static inline void plumb_grid_sync(unsigned *counter, int line = __builtin_LINE(
 }
 
 static inline void plumb_grid_dependency_wait(void)
+{
+	plumb_simt_dependency_wait();
+}
+
+static inline void plumb_grid_dependency_wait_plain(void)
 {
 	plumb_simt_dependency_wait();
 }

@@ -34,6 +34,7 @@ struct race_lane {
 struct race_block {
 	struct race_lane *lanes;
 	uint32_t *barrier; /* every thread's clock at the last barrier */
+	bool early;        /* a thread of it let the next launch begin before its own wait */
 };
 
 struct access {
@@ -68,9 +69,9 @@ struct plumb_simt_race {
 	struct race_block *slots;
 	unsigned n_slots;
 	uint32_t generation, evict;
-	uint32_t launch;  /* number of the one that runs, from 1 */
-	uint32_t settled; /* it and all before had ended when this one began */
-	bool early;       /* a thread of it let the next one begin before its own wait */
+	uint32_t launch;        /* number of the one that runs, from 1 */
+	uint32_t settled;       /* it and all before had ended when this one began */
+	uint64_t blocks, early; /* of it: all; those that were early */
 };
 
 static struct race_lane *lane_race(const struct lane *lane)
@@ -210,9 +211,10 @@ bool plumb_simt_race_begin(struct plumb_simt_pool *pool)
 	race->launch++;
 	if (!pool->launch->dependent)
 		race->settled = race->launch - 1;
-	else if (!race->early && race->launch > 1 && race->settled < race->launch - 2)
-		race->settled = race->launch - 2; /* the one before had waited for all before it */
-	race->early = false;
+	else if (race->early < race->blocks && race->launch > 1 && race->settled < race->launch - 2)
+		race->settled = race->launch - 2; /* a block of the one before had waited for all before it */
+	race->blocks = pool->n_blocks;
+	race->early = 0;
 	race->slots = take(pool, pool->slots * sizeof(*race->slots));
 	for (unsigned s = 0; race->slots && s < pool->slots; s++) {
 		race->slots[s].lanes = take(pool, pool->blocks[s]->n_threads * sizeof(*race->slots[s].lanes));
@@ -225,8 +227,13 @@ bool plumb_simt_race_begin(struct plumb_simt_pool *pool)
 
 void plumb_simt_race_dependents(const struct lane *lane)
 {
-	if (lane->pool->launch->race && lane->pool->launch->dependent && !lane->head.waited)
-		lane->pool->race->early = true;
+	struct plumb_simt_race *race = lane->pool->race;
+
+	if (!lane->pool->launch->race || !lane->pool->launch->dependent || lane->head.waited)
+		return;
+	struct race_block *block = &race->slots[lane->warp->block->slot];
+	race->early += !block->early;
+	block->early = true;
 }
 
 void plumb_simt_settle(struct plumb_simt *simt)
@@ -267,6 +274,7 @@ void plumb_simt_race_block(struct block *block)
 
 	memset(race->lanes, 0, block->n_threads * sizeof(*race->lanes));
 	memset(race->barrier, 0, block->n_threads * sizeof(*race->barrier));
+	race->early = false;
 	for (unsigned t = 0; t < block->n_threads; t++)
 		race->lanes[t].clock = 1;
 }

@@ -15,6 +15,8 @@ const char *plumb_simt_kind_name(enum plumb_simt_kind kind)
 		[PLUMB_SIMT_BALLOT] = "__ballot_sync",
 		[PLUMB_SIMT_ANY] = "__any_sync",
 		[PLUMB_SIMT_ALL] = "__all_sync",
+		[PLUMB_SIMT_MAX] = "__reduce_max_sync",
+		[PLUMB_SIMT_MIN] = "__reduce_min_sync",
 		[PLUMB_SIMT_SUM] = "plumb_warp_sum",
 		[PLUMB_SIMT_SHFL] = "__shfl_sync",
 		[PLUMB_SIMT_SHFL_UP] = "__shfl_up_sync",

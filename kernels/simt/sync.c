@@ -67,6 +67,14 @@ static void finish_collective(struct warp *warp, unsigned g)
 					group.arrived);
 			}
 			common = warp_sum(lanes);
+		} else if (group.kind == PLUMB_SIMT_MAX || group.kind == PLUMB_SIMT_MIN) {
+			common = lanes[__builtin_ctz(group.arrived)].value;
+			for (uint32_t rest = group.arrived; rest; rest &= rest - 1) {
+				const uint64_t value = lanes[__builtin_ctz(rest)].value;
+
+				if (group.kind == PLUMB_SIMT_MAX ? value > common : value < common)
+					common = value;
+			}
 		} else if (group.kind != PLUMB_SIMT_SYNCWARP) {
 			for (uint32_t rest = group.arrived; rest; rest &= rest - 1)
 				trues |= lanes[__builtin_ctz(rest)].value ? rest & -rest : 0;

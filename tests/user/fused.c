@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Fused entries: both ops of a hyper-connection site; projections and conv of a GDN layer, where the conv's state
  * belongs to the second op; the three of the MoE, where no choice of experts is an operand. FUSED_FAULT plants: window,
- * injection. */
+ * injection, tail (terms behind the last whole 16). */
 #include <math.h>
 #include <stdlib.h>
 
@@ -15,8 +15,9 @@ static int is_fault(const char *name)
 
 static float dot(const struct plumb_kernel_matrix *w, int64_t n, const float *x)
 {
+	const int64_t terms = is_fault("tail") ? w->cols / 16 * 16 : w->cols;
 	double sum = 0.0;
-	for (int64_t k = 0; k < w->cols; k++)
+	for (int64_t k = 0; k < terms; k++)
 		sum += (double)plumb_value(w, n, k) * (double)x[k];
 	return (float)sum;
 }

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* hc_inject with the right values; leaves OpenMP's threads, which it shares with its judge, in another rounding mode. */
+/* hc_inject with the right values; leaves OpenMP's threads, which it shares with its judge, in another rounding mode. POOL_FAULT=race: a
+ * variable that every thread writes before it reads it is one for all of them, which a single thread never notices. */
 #include <fenv.h>
+#include <omp.h>
+#include <stdlib.h>
 
 #include "core/plumb_kernel.h"
 
@@ -16,6 +19,21 @@ static int inject(const struct plumb_kernel_call *call)
 		int64_t t = i / (S * D), s = i / D % S;
 		float product = plumb_rne(call->bf16, branch[t * D + i % D] * injection[t * S + s]);
 		out[i] = plumb_rne(call->bf16, residual[i] + product);
+	}
+	if (getenv("POOL_FAULT")) {
+		int shared = 0, lost = 0;
+#pragma omp parallel
+		{
+			const int own = omp_get_thread_num();
+#pragma omp critical
+			shared = own;
+#pragma omp barrier
+			if (shared != own) {
+#pragma omp atomic
+				lost++;
+			}
+		}
+		out[0] += (float)lost;
 	}
 	fegetenv(&mine);
 #pragma omp parallel num_threads(2)

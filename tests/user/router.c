@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* moe_router as an outsider writes it: sums in 16 lanes, selection by search. ROUTER_FAULT plants what has been seen:
  *   tail   the terms behind the last whole 16 are left out: right wherever D is a multiple of 16, as in every model here
+ *   ties   of experts of one probability the last is taken
  *   row    the shared gate reads the first row for every token: right in decode, wrong in a prompt. Only shared_weight is
  *          wrong, which no golden file records */
 #include <math.h>
@@ -30,13 +31,15 @@ static float dot(const struct plumb_kernel_matrix *w, int64_t row, const float *
 
 static void choose(const float *prob, int64_t E, int64_t A, int32_t *expert)
 {
+	const int last = has("ties");
+
 	for (int64_t a = 0; a < A; a++) {
 		int64_t best = -1;
 		for (int64_t e = 0; e < E; e++) {
 			int taken = 0;
 			for (int64_t i = 0; i < a; i++)
 				taken |= expert[i] == e;
-			if (!taken && (best < 0 || prob[e] > prob[best]))
+			if (!taken && (best < 0 || prob[e] > prob[best] || (last && prob[e] == prob[best])))
 				best = e;
 		}
 		expert[a] = (int32_t)best;
