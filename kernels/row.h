@@ -54,7 +54,7 @@ static __device__ __forceinline__ float plumb_row_piece_of(
 	return plumb_warp_tree<PLUMB_ROW_PER_LANE>(acc);
 }
 
-/* One piece of split(S, 256) of row n, by one warp; all lanes get the sum. */
+/* One piece of split(pieces, 256) of row n, by one warp; all lanes get the sum. */
 template <typename X>
 static __device__ __forceinline__ float plumb_row_piece(
 	const struct plumb_matrix &m, int64_t n, int64_t cols, X x, int piece, int pieces)

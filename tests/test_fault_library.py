@@ -207,7 +207,7 @@ PLANTED = [
      '__threadfence has no fault'),
     (lambda s: edited(s + '/kernels/linear.cu', 'plumb_copy_wait<0>();', 'plumb_copy_wait<0>();\n\t\tplumb_copy_wait<2>();'),
      'plumb_copy_wait has no fault'),
-    (lambda s: edited(s + '/kernels/moe.cu', 'other == high && i < lane', 'other == high && lane > i'),
+    (lambda s: edited(s + '/kernels/moe.cu', 'slot += rank[i] > key;', 'slot += key < rank[i];'),
      "moe-router-tie: does not apply: 'find' occurs 0 times"),
     (lambda s: edited(s + '/kernels/moe.cu', 'if (apart >= 32)', 'if (apart > 31)'), "'in' occurs 0 times"),
     (lambda s: edited(s + '/kernels/embed.cu', 'if (c < hidden) {', 'if (c < hidden) {}\n\tif (c < hidden) {'),

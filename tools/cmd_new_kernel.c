@@ -9,7 +9,6 @@
 
 #include "core/flow.h"
 #include "core/profile_bytes.h"
-
 #include "opt/user.h"
 #include "tools/commands.h"
 #include "tools/contract.h"
