@@ -85,8 +85,9 @@
  *	__syncthreads, load.
  * Loads and stores
  *	__ldg __ldcs __ldcg __stcs on any scalar or vector type; plumb_load_stream(p) for uint4 uint2 uint32_t
- *	float4 float2: read once, no L1 allocation, 256-byte L2 sectors; the data must not be written by the same
- *	kernel. plumb_prefetch(p): the line of global memory at p is brought near (L2); nothing is read, so nothing can
+ *	float4 float2: read once, no L1 allocation, 256-byte L2 sectors; for what the host alone writes, since the
+ *	compiler may put it before a wait. plumb_load_once(p) for uint4 uint2: the same for what an earlier launch wrote.
+ *	plumb_prefetch(p): the line of global memory at p is brought near (L2); nothing is read, so nothing can
  *	be stale: allowed before plumb_grid_dependency_wait.
  * Copies
  *	plumb_copy_async(to, from): the uint4, uint2 or uint32_t at from, in global memory, goes to `to`, in shared memory,
@@ -185,6 +186,26 @@ static __device__ __forceinline__ float2 plumb_load_stream(const float2 *p)
 {
 	const uint2 v = plumb_load_stream(reinterpret_cast<const uint2 *>(p));
 	return make_float2(__uint_as_float(v.x), __uint_as_float(v.y));
+}
+
+static __device__ __forceinline__ uint4 plumb_load_once(const uint4 *p)
+{
+	uint4 v;
+	asm volatile("ld.global.L1::no_allocate.L2::256B.v4.u32 {%0, %1, %2, %3}, [%4];"
+		     : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+		     : "l"(p)
+		     : "memory");
+	return v;
+}
+
+static __device__ __forceinline__ uint2 plumb_load_once(const uint2 *p)
+{
+	uint2 v;
+	asm volatile("ld.global.L1::no_allocate.L2::256B.v2.u32 {%0, %1}, [%2];"
+		     : "=r"(v.x), "=r"(v.y)
+		     : "l"(p)
+		     : "memory");
+	return v;
 }
 
 static __device__ __forceinline__ void plumb_prefetch(const void *p)

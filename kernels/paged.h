@@ -68,28 +68,6 @@ static __device__ __forceinline__ bool plumb_paged_aligned(const struct plumb_ca
 	return plumb_rows_aligned(cache.format, cache.data, cache.width) && plumb_rows_aligned(cache.format, cache.data, n);
 }
 
-/* Stored values k .. k + count - 1 of a row, count <= 8; the rest of w is 0 and takes part in nothing. */
-static __device__ __forceinline__ void plumb_load_columns(
-	const struct plumb_cache &cache, const void *row, int64_t k, int count, bool aligned, float (&w)[PLUMB_KEY_COLUMNS])
-{
-	if (aligned && count == PLUMB_KEY_COLUMNS) {
-		if (cache.format != PLUMB_CACHE_FP8) {
-			plumb_load8(cache.format, row, k, w);
-			return;
-		}
-		const uint2 codes = plumb_load_stream(PLUMB_AS(const uint2, static_cast<const unsigned char *>(row) + k));
-		plumb_e4m3_values(codes.x, w);
-		plumb_e4m3_values(codes.y, w + 4);
-		PLUMB_UNROLL
-		for (int j = 0; j < PLUMB_KEY_COLUMNS; j++)
-			w[j] = w[j] * cache.scale;
-		return;
-	}
-	PLUMB_UNROLL
-	for (int j = 0; j < PLUMB_KEY_COLUMNS; j++)
-		w[j] = j < count ? plumb_paged_value(cache, row, k + j) : 0.0f;
-}
-
 /* 8 neighbouring stored values as they lie in memory: what is under way before anything is decoded. Format: of a cache,
  * rows aligned. */
 struct plumb_raw {
@@ -101,13 +79,13 @@ template <int Format> static __device__ __forceinline__ struct plumb_raw plumb_r
 	struct plumb_raw raw = {{0, 0, 0, 0}, {0, 0, 0, 0}};
 	if (Format == PLUMB_F32) {
 		const float *p = static_cast<const float *>(row) + k;
-		raw.lo = plumb_load_stream(PLUMB_AS(const uint4, p));
-		raw.hi = plumb_load_stream(PLUMB_AS(const uint4, p + 4));
+		raw.lo = plumb_load_once(PLUMB_AS(const uint4, p));
+		raw.hi = plumb_load_once(PLUMB_AS(const uint4, p + 4));
 	} else if (Format == PLUMB_CACHE_FP8) {
-		const uint2 codes = plumb_load_stream(PLUMB_AS(const uint2, static_cast<const unsigned char *>(row) + k));
+		const uint2 codes = plumb_load_once(PLUMB_AS(const uint2, static_cast<const unsigned char *>(row) + k));
 		raw.lo.x = codes.x, raw.lo.y = codes.y;
 	} else {
-		raw.lo = plumb_load_stream(PLUMB_AS(const uint4, static_cast<const uint16_t *>(row) + k));
+		raw.lo = plumb_load_once(PLUMB_AS(const uint4, static_cast<const uint16_t *>(row) + k));
 	}
 	return raw;
 }
@@ -132,6 +110,27 @@ static __device__ __forceinline__ void plumb_raw_values(
 		else
 			w[j] = __uint_as_float(j % 2 ? word[j / 2] & 0xffff0000u : word[j / 2] << 16);
 	}
+}
+
+/* Stored values k .. k + count - 1 of a row, count <= 8; the rest of w is 0 and takes part in nothing. */
+static __device__ __forceinline__ void plumb_load_columns(
+	const struct plumb_cache &cache, const void *row, int64_t k, int count, bool aligned, float (&w)[PLUMB_KEY_COLUMNS])
+{
+	if (aligned && count == PLUMB_KEY_COLUMNS) {
+		switch (cache.format) {
+		case PLUMB_F32:
+			return plumb_raw_values<PLUMB_F32>(plumb_raw_load<PLUMB_F32>(row, k), cache.scale, w);
+		case PLUMB_F16:
+			return plumb_raw_values<PLUMB_F16>(plumb_raw_load<PLUMB_F16>(row, k), cache.scale, w);
+		case PLUMB_BF16:
+			return plumb_raw_values<PLUMB_BF16>(plumb_raw_load<PLUMB_BF16>(row, k), cache.scale, w);
+		default:
+			return plumb_raw_values<PLUMB_CACHE_FP8>(plumb_raw_load<PLUMB_CACHE_FP8>(row, k), cache.scale, w);
+		}
+	}
+	PLUMB_UNROLL
+	for (int j = 0; j < PLUMB_KEY_COLUMNS; j++)
+		w[j] = j < count ? plumb_paged_value(cache, row, k + j) : 0.0f;
 }
 
 /* The same of a binary32 vector that many warps read: it stays in L1. */

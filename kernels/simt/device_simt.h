@@ -431,6 +431,12 @@ template <typename T> static inline T plumb_load_stream(const T *p)
 	return *plumb_simt_aligned(p);
 }
 
+template <typename T> static inline T plumb_load_once(const T *p)
+{
+	static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16, "uint32_t, uint2, uint4, float2 or float4");
+	return *plumb_simt_aligned(p);
+}
+
 template <typename T> static inline void __stcs(T *p, T value)
 {
 	plumb_simt_aligned(p);
