@@ -123,10 +123,6 @@ const struct plumb_env *plumb_decoder_env(const struct plumb_decoder *d)
 {
 	return &d->env;
 }
-const float *plumb_decoder_rope(const struct plumb_decoder *d)
-{
-	return d->state.rope;
-}
 
 const struct plumb_binding *plumb_decoder_binding(const struct plumb_decoder *d, int layer, enum plumb_op op)
 {

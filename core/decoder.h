@@ -134,7 +134,6 @@ const int32_t *plumb_decoder_tokens(const struct plumb_decoder *decoder);
 int64_t plumb_decoder_position(const struct plumb_decoder *decoder);
 struct plumb_layer_state *plumb_decoder_state(struct plumb_decoder *decoder, int layer);
 const struct plumb_env *plumb_decoder_env(const struct plumb_decoder *decoder);
-const float *plumb_decoder_rope(const struct plumb_decoder *decoder); /* (P, 2, Dr/2) */
 
 /* For whoever replays a recorded step instead of calling ops. advance: check a token and the room for it, and do on the
  * host what a step of one token does around its ops: store the id, go on by one position, hold one row of logits (whose

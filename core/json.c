@@ -389,7 +389,8 @@ __attribute__((format(printf, 3, 4))) static void fall_back(
 		return;
 	if (other)
 		o->status = plumb_fail(o->err, PLUMB_BAD_INPUT,
-			"%s: %s%.64s is no field here, expected %s, which is absent", o->file, o->path, other, key);
+			"%s: %s%.64s is no field here, expected %s, which is absent (null, if its default is meant)",
+			o->file, o->path, other, key);
 	if (!o->absent)
 		return;
 	va_start(ap, format);

@@ -112,10 +112,11 @@
  *	plumb_grid_dependency_wait() on every path, returns too (simt reports the one that does not): then the
  *	predecessor, and all before it, have ended. Until then it may read what the host alone writes (weights, tables,
  *	page tables, *position) and prefetch anything, and it writes nothing in global memory. One exception: where a
- *	launcher's header fixes the predecessor, and in that some block calls plumb_grid_launch_dependents() only after its
- *	own wait, what the predecessor does not write may be read too. In simt launches never overlap; its race check
- *	reports what is too early (kernels/simt/race.h). plumb_grid_dependency_wait_plain(): the same where no
- *	load into registers stands before it; cheaper by a register or two. */
+ *	launcher's header fixes the predecessor, and some block of that one calls plumb_grid_launch_dependents() only after
+ *	its own wait, the launches before the predecessor have ended, so what it does not write itself may be read too.
+ *	In simt launches never overlap; its race check reports what is too early (kernels/simt/race.h).
+ *	plumb_grid_dependency_wait_plain(): the same wait where no load into registers has to stay before it, a
+ *	register or two cheaper. */
 /* clang-format on */
 #ifndef PLUMB_KERNELS_DEVICE_H
 #define PLUMB_KERNELS_DEVICE_H
@@ -279,8 +280,8 @@ static __device__ __forceinline__ void plumb_grid_dependency_wait_plain(void)
 	cudaGridDependencySynchronize();
 }
 
-/* Blocks have no depth, which the compiler does not know: a branch that every thread takes. Within one stretch of code it moves
- * loads from before the wait to behind it, and they then wait for the launch before, all of which they were to overlap. */
+/* Every thread takes the branch, as blocks have no depth; the compiler does not know that. Without one it moves loads from before
+ * the wait to behind it, where they no longer overlap the launch before but wait for its end. */
 static __device__ __forceinline__ void plumb_grid_dependency_wait(void)
 {
 	if (threadIdx.z == 0)

@@ -2,7 +2,7 @@
 /* Mixture of experts: core/ops/moe.h.
  *
  * Router: one launch. A warp takes one piece of one row of logits; the block that arrives last, told by an integer
- * counter, does the softmax and sorts the probabilities: 2560 x 513 weights are read in a few microseconds, a second
+ * counter, does the softmax and ranks the probabilities: 2560 x 513 weights are read in a few microseconds, a second
  * launch would add as much again.
  *
  * gate_up: a warp takes one piece of a gate row and of the matching up row and so can write their product; the rows of

@@ -3,7 +3,7 @@
 # Commands killed at random moments: a file they leave is whole, or says of itself that it is not.
 #   kill.sh PROGRAM SOURCE USER_KERNELS [TRIES]
 # A whole file: a case that replays (0 or 1), a golden file that opens, a report that ends as JSON does. Left-overs are named
-# *.unfinished-PID or *.part (refused by every reader), or *.tmp-PID.
+# *.unfinished-PID or *.part (refused by every reader), or *.tmp-PID-N.
 set -eu
 program=$1 source=$2 kernels=$3 tries=${4:-100}
 folder=$(mktemp -d "${TMPDIR:-/tmp}/plumb-kill-XXXXXX")

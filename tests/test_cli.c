@@ -85,10 +85,12 @@ START_TEST(help_and_usage)
 		{"--tolerances /nonexistent/t.json", "t.json"},
 		{"--layers 0 --op attn_gate=opt", "nothing of it would be compared"}, /* attention is in layer 3 */
 		{"--layers 1-2 --view local --op embed=opt", "nothing of it would be compared"},
+		{"--layers 0 --view local --op gdn_conv@2=opt", "nothing of it would be compared"},
+		{"--layers 0 --op gdn_conv@2=ref", "nothing of it would be compared"},
 		{"--layers 3 --view local --op gdn_conv=opt --op ple_gate=opt", "nothing of it would be compared"},
 	};
 	static const char *const seen[] = {"--layers 3 --op attn_gate=opt", "--layers out --view local --op embed=opt",
-		"--layers 1-2 --op embed=opt", "--layers 3 --op gdn_conv@0=opt",
+		"--layers 1-2 --op embed=opt", "--layers 3 --op gdn_conv@0=opt", "--layers 0 --op gdn_conv@0=ref",
 		"--layers 3 --view local --op gdn_conv=opt --op attn_gate=ref"};
 	for (size_t i = 0; i < sizeof seen / sizeof seen[0]; i++) {
 		program(&r, dir, "check " TINY " --checkpoint " CHECKPOINT " -q %s", seen[i]);

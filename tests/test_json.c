@@ -60,7 +60,6 @@ START_TEST(accepted_text)
 }
 END_TEST
 
-/* Text that is no JSON, or JSON that readers disagree about. */
 /* Fields that are absent, by the names an object has: what they are taken for is told, and a word that must have been meant for
  * one of them is refused, or named beside what is missing. */
 START_TEST(absent_fields)
@@ -76,7 +75,9 @@ START_TEST(absent_fields)
 		{"{\"sede\": 7}", NULL, "o.sede is no field here, expected seed, which is absent"},
 		{"{\"Seed\": 7}", NULL, "o.Seed is no field here, expected seed, which is absent"},
 		{"{\"scael\": false}", NULL, "o.scael is no field here, expected scale, which is absent"},
-		{"{\"layr_type\": []}", NULL, "o.layr_type is no field here, expected layer_types, which is absent"},
+		{"{\"layr_type\": []}", NULL,
+			"o.layr_type is no field here, expected layer_types, which is absent (null, if its default is "
+			"meant)"},
 	};
 	static const int64_t seed = 1234;
 	static const double rate = 0.5;
@@ -117,6 +118,7 @@ START_TEST(absent_fields)
 }
 END_TEST
 
+/* Text that is no JSON, or JSON that readers disagree about. */
 START_TEST(refused_text)
 {
 #define TEXT(s) s, sizeof s - 1

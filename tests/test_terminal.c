@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "tests/support/program.h"
 #include "tests/support/scratch.h"
@@ -425,6 +427,39 @@ START_TEST(nothing_is_left_behind)
 }
 END_TEST
 
+/* A link is what it leads to: into a checkpoint, here a folder, nothing is written through it either. */
+START_TEST(link_into_checkpoint)
+{
+	char folder[SCRATCH_PATH], link[SCRATCH_PATH];
+	char *text;
+	size_t size;
+
+	ck_assert_int_eq(mkdir(scratch_path(folder, dir, "model"), 0777), 0);
+	scratch_write(dir, "model/x.json", "old", 3);
+	ck_assert_int_eq(symlink("model/x.json", scratch_path(link, dir, "link.json")), 0);
+	program(&r, dir, "run --checkpoint '%s' --tokens 1 --json '%s'", folder, link);
+	program_expect_bad(&r, "link.json would write into the checkpoint ", folder);
+	text = scratch_read(link, &size);
+	ck_assert_str_eq(text, "old");
+	free(text);
+	unlink(scratch_path(folder, dir, "model/x.json"));
+	rmdir(scratch_path(folder, dir, "model"));
+}
+END_TEST
+
+/* A file that has the temporary one's name, be it of a process of the same number in another container, is not touched. */
+START_TEST(temporary_names)
+{
+	char environment[SCRATCH_PATH + 80];
+
+	snprintf(environment, sizeof environment, "sh -c 'printf old >%s/x.json.tmp-$$-0; exec \"$0\" \"$@\"'", dir);
+	program_with(&r, dir, environment, "replay " CASE " --json '%s/x.json'", dir);
+	program_expect(&r, 0);
+	program(&r, dir, "--version >/dev/null; cat '%s'/x.json.tmp-*", dir);
+	ck_assert_str_eq(r.out, "old");
+}
+END_TEST
+
 /* Both files of a new kernel, or none. */
 START_TEST(new_kernel_is_whole)
 {
@@ -531,6 +566,8 @@ int main(void)
 	tcase_add_loop_test(t, outputs_are_tried, 0, OUTPUTS);
 	tcase_add_test(t, paths_that_are_none);
 	tcase_add_test(t, nothing_is_left_behind);
+	tcase_add_test(t, link_into_checkpoint);
+	tcase_add_test(t, temporary_names);
 	tcase_add_test(t, quiet);
 	tcase_add_test(t, verbose);
 	tcase_add_test(t, colour);

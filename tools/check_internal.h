@@ -63,7 +63,6 @@ void check_finish(struct check_run *run, struct check_item *item);
 
 /* Value of a pointer member of a call's arguments. NULL when the operand is not there. */
 void *check_operand(const struct plumb_call *call, const char *name);
-void check_set_operand(void *args, enum plumb_op op, const char *name, void *pointer);
 
 /* tools/check_selection.c: compare and, where a difference is explained (or in the local view always), go on with the
  * golden's choice. */

@@ -20,13 +20,6 @@ void *check_operand(const struct plumb_call *call, const char *name)
 	return o ? plumb_operand_get(call->args, o) : NULL;
 }
 
-void check_set_operand(void *args, enum plumb_op op, const char *name, void *pointer)
-{
-	const struct plumb_operand *o = plumb_operand_find(&plumb_ops[op], name);
-	if (o)
-		plumb_operand_set(args, o, pointer);
-}
-
 /* ---- items ---- */
 
 static int by_name(const void *a, const void *b)

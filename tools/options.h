@@ -51,8 +51,8 @@ extern const struct option options_common[];
 extern const int options_common_count;
 
 /* Parse argv[1..]: options of the table and the common ones, the rest into operand (up to max_operands); what stands after
- * "--" is an operand. No value and no operand is empty. --help prints the command's help and sets *done. Every run() calls this before it does anything else
- * and returns PLUMB_OK when *done says so: options_describe relies on it.
+ * "--" is an operand. An empty value or operand is an error. --help prints the command's help and sets *done. Every run() calls
+ * this before it does anything else and returns PLUMB_OK when *done says so: options_describe relies on it.
  * Errors: PLUMB_BAD_INPUT naming the option and what it takes. */
 int options_parse(const struct command *command, const struct option *table, int options, int argc, char **argv,
 	const char **operand, int max_operands, int *operands, bool *done, struct plumb_error *err);

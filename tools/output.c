@@ -46,15 +46,24 @@ static int write_through(const char *path, const char *text, size_t size, struct
 	return fclose(f) == 0 ? PLUMB_OK : fail(path, NULL, NULL, err);
 }
 
-enum { TEMPORARY = PATH_MAX + 32 };
+enum { TEMPORARY = PATH_MAX + 48, NAMES_TRIED = 100 };
 
-/* The temporary file beside path; NULL: errno says why there is none. */
+/* The temporary file beside path, which is new: what is there of that name (of a killed process, or of one with the same number
+ * in another container) is not touched. NULL: errno says why there is none. */
 static FILE *open_beside(const char *path, char temporary[TEMPORARY])
 {
-	if ((size_t)snprintf(temporary, TEMPORARY, "%s.tmp-%ld", path, (long)getpid()) < TEMPORARY)
-		return fopen(temporary, "wb");
-	errno = ENAMETOOLONG;
-	return NULL;
+	int fd = -1;
+
+	for (int i = 0; i < NAMES_TRIED && fd < 0; i++) {
+		if ((size_t)snprintf(temporary, TEMPORARY, "%s.tmp-%ld-%d", path, (long)getpid(), i) >= TEMPORARY) {
+			errno = ENAMETOOLONG;
+			return NULL;
+		}
+		fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL, 0666);
+		if (fd < 0 && errno != EEXIST)
+			return NULL;
+	}
+	return fd < 0 ? NULL : fdopen(fd, "wb");
 }
 
 static int replace(const char *path, const char *text, size_t size, struct plumb_error *err)
@@ -191,13 +200,14 @@ static const char *input_at(const char *path, const struct output_inputs *in)
 
 static int refuse(const struct output_path *o, const struct output_inputs *in, struct plumb_error *err)
 {
-	char a[PATH_MAX], b[PATH_MAX];
+	char target[PATH_MAX], a[PATH_MAX], b[PATH_MAX];
 	const char *input = input_at(o->path, in);
 	struct stat st;
 
+	resolve(o->path, target); /* a link is followed */
 	if (stat(o->path, &st) == 0 && S_ISDIR(st.st_mode))
 		return plumb_fail(err, PLUMB_BAD_INPUT, "%s %s: cannot write: it is a folder", o->option, o->path);
-	if (!folder_of(o->path, a))
+	if (!folder_of(target, a))
 		return plumb_fail(err, PLUMB_BAD_INPUT, "%s %s: cannot write: no such folder", o->option, o->path);
 	if (input)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "%s %s would overwrite the input %s", o->option, o->path, input);

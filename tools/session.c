@@ -147,52 +147,66 @@ static bool runs_in(const struct plumb_config *cfg, enum plumb_op op, int first,
 	return runs;
 }
 
-/* One --op NAME[@A-B]=ref|opt|FILE.so. */
-static int bind_op(struct session *s, const char *text, const struct bindings *b, struct plumb_error *err)
+/* An --op NAME[@A-B]=ref|opt|FILE.so in parts. */
+struct seat {
+	char name[256], layers[32]; /* as given; layers may be empty */
+	int first, last;            /* layer; L: outside of them */
+	const char *kernel;
+};
+
+static int seat_parse(const char *text, int layers, struct seat *out, struct plumb_error *err)
 {
-	char name[256], option[280], layers[32] = "";
-	enum plumb_op op = PLUMB_OP_COUNT;
 	const char *equals = strchr(text, '='), *at = strchr(text, '@');
-	struct plumb_binding binding;
-	int first, last, status;
 
 	if (!equals)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "--op is '%s', expected NAME[@A-B]=ref|opt|FILE.so", text);
 	if (at && at > equals)
 		at = NULL;
-	snprintf(name, sizeof name, "%.*s", (int)((at ? at : equals) - text), text);
-	if (at && (size_t)(equals - at - 1) >= sizeof layers)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "--op %s: layers of %zu characters, expected A or A-B", name,
+	snprintf(out->name, sizeof out->name, "%.*s", (int)((at ? at : equals) - text), text);
+	if (at && (size_t)(equals - at - 1) >= sizeof out->layers)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "--op %s: layers of %zu characters, expected A or A-B", out->name,
 			(size_t)(equals - at - 1));
-	if (at)
-		snprintf(layers, sizeof layers, "%.*s", (int)(equals - at - 1), at + 1);
-	status = options_layers(at ? layers : NULL, s->cfg->layers, &first, &last, err);
-	if (status == PLUMB_OK && is_file(equals + 1))
-		return plumb_user_bind(s->user, &s->plan, s->cfg, equals + 1, name, first, last, s->device, err);
-	if (strcmp(name, "all") == 0)
+	snprintf(out->layers, sizeof out->layers, "%.*s", at ? (int)(equals - at - 1) : 0, at ? at + 1 : "");
+	out->kernel = equals + 1;
+	return options_layers(at ? out->layers : NULL, layers, &out->first, &out->last, err);
+}
+
+static int bind_op(struct session *s, const char *text, const struct bindings *b, struct plumb_error *err)
+{
+	char option[280];
+	enum plumb_op op = PLUMB_OP_COUNT;
+	struct plumb_binding binding;
+	struct seat seat;
+	int status = seat_parse(text, s->cfg->layers, &seat, err);
+
+	if (status == PLUMB_OK && is_file(seat.kernel))
+		return plumb_user_bind(
+			s->user, &s->plan, s->cfg, seat.kernel, seat.name, seat.first, seat.last, s->device, err);
+	if (status == PLUMB_OK && strcmp(seat.name, "all") == 0)
 		return plumb_fail(err, PLUMB_BAD_INPUT,
-			"--op all is '%s', expected the path of a shared object; --set is for a set", equals + 1);
+			"--op all is '%s', expected the path of a shared object; --set is for a set", seat.kernel);
 	if (status == PLUMB_OK)
-		status = text_op("--op", name, &op, err);
-	snprintf(option, sizeof option, "--op %s", name);
-	if (status == PLUMB_OK)
-		status = choose(option, equals + 1, b, &binding, err);
+		status = text_op("--op", seat.name, &op, err);
 	if (status != PLUMB_OK)
 		return status;
-	if (!runs_in(s->cfg, op, first, last))
-		return plumb_fail(err, PLUMB_BAD_INPUT, "--op %s: no layer of '%s' runs %s", text, layers, name);
-	plumb_plan_bind(&s->plan, op, first, last, binding);
+	snprintf(option, sizeof option, "--op %s", seat.name);
+	status = choose(option, seat.kernel, b, &binding, err);
+	if (status != PLUMB_OK)
+		return status;
+	if (!runs_in(s->cfg, op, seat.first, seat.last))
+		return plumb_fail(err, PLUMB_BAD_INPUT, "--op %s: no layer of '%s' runs %s", text, seat.layers, seat.name);
+	plumb_plan_bind(&s->plan, op, seat.first, seat.last, binding);
 	return PLUMB_OK;
 }
 
-/* Whether "NAME[+NAME...][@A-B]=..." has an op among its names. */
-static bool names_op(const char *text, enum plumb_op op)
+/* Whether NAME[+NAME...] has an op among its names. */
+static bool names_op(const char *names, enum plumb_op op)
 {
 	const size_t size = strlen(plumb_ops[op].name);
 
-	for (size_t n; *text && *text != '=' && *text != '@'; text += n + (text[n] == '+')) {
-		n = strcspn(text, "+@=");
-		if (n == size && strncmp(text, plumb_ops[op].name, n) == 0)
+	for (size_t n; *names; names += n + (names[n] == '+')) {
+		n = strcspn(names, "+");
+		if (n == size && strncmp(names, plumb_ops[op].name, n) == 0)
 			return true;
 	}
 	return false;
@@ -201,9 +215,11 @@ static bool names_op(const char *text, enum plumb_op op)
 bool session_is_asked(const struct session *s, const struct set_options *o, enum plumb_op op, int layer)
 {
 	bool asked = s->plan.binding[(size_t)layer * PLUMB_OP_COUNT + op].set != s->base.set;
+	struct seat seat;
 
-	for (int i = 0; i < o->op.count; i++)
-		asked = asked || names_op(o->op.item[i], op);
+	for (int i = 0; i < o->op.count && !asked; i++)
+		asked = seat_parse(o->op.item[i], s->cfg->layers, &seat, NULL) == PLUMB_OK && layer >= seat.first &&
+		        layer <= seat.last && names_op(seat.name, op);
 	return asked;
 }
 

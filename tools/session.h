@@ -47,7 +47,7 @@ void session_close(struct session *session);
 int session_formats(const struct session *session, const struct set_options *options, struct plumb_decoder_options *out,
 	struct plumb_error *err);
 
-/* Whether an --op of the options speaks of an op in a layer: it names the op, or a file of all= has taken its seat. */
+/* Whether an --op of the options speaks of an op in a layer: it names both, or a file of all= has taken that seat. */
 bool session_is_asked(const struct session *session, const struct set_options *options, enum plumb_op op, int layer);
 
 /* What a decoder of this session runs through: that of the users' kernels or of the guard, or NULL. */

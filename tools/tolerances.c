@@ -71,6 +71,7 @@ static int refuse(const char *path, int index, const struct plumb_tolerance_rule
 	struct text_nearest near = {.word = rule->suffix};
 	char meant[TEXT_NEAREST];
 
+	text_nearest(&near, "decode_logits");
 	for (int i = 0; i < plumb_golden_source_count; i++)
 		if (is_float(&plumb_golden_sources[i]))
 			text_nearest(&near, plumb_golden_sources[i].dataset);
