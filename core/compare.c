@@ -695,9 +695,9 @@ bool plumb_compare_ties(const float *score, const int32_t *chosen, int64_t k, ch
 		if (before == lower)
 			continue;
 		snprintf(text, size,
-			"slot %" PRId64 " has element %" PRId32 ", and of %" PRId64
-			" below it of the same score, %.9g, %" PRId64 " stand before it: the lower index wins",
-			a, element, lower, (double)score[element], before);
+			"slot %" PRId64 " has element %" PRId32 " of score %.9g; of %" PRId64
+			" elements of the same score and a lower index, which come first, %" PRId64 " stand before it",
+			a, element, (double)score[element], lower, before);
 		return false;
 	}
 	return true;

@@ -153,12 +153,15 @@ START_TEST(test_ties)
 		{{1, 0, 2, 4}, NULL},
 		{{0, 1, 2, 4}, NULL}, /* that 5 is larger is not the matter */
 		{{3, 5, 1, 0}, NULL},
-		{{4, 0, 2, 1}, "slot 0 has element 4, and of 2 below it"},
-		{{1, 3, 5, 2}, "slot 3 has element 2, and of 1 below it of the same score, 3, 0"},
-		{{1, 2, 0, 4}, "slot 1 has element 2, and of 1 below it of the same score, 3, 0 stand before it: the lower "
-			       "index wins"},
-		{{1, 0, 4, 3}, "slot 2 has element 4, and of 2 below it of the same score, 3, 1 stand before it"},
-		{{1, 0, 2, 5}, "slot 3 has element 5, and of 1 below it of the same score, 0, 0 stand before it"},
+		{{4, 0, 2, 1},
+			"slot 0 has element 4 of score 3; of 2 elements of the same score and a lower index, which come "
+			"first, 0 stand before it"},
+		{{1, 3, 5, 2}, "slot 3 has element 2 of score 3; of 1 elements"},
+		{{1, 2, 0, 4}, "slot 1 has element 2 of score 3; of 1 elements"},
+		{{1, 0, 4, 3},
+			"slot 2 has element 4 of score 3; of 2 elements of the same score and a lower index, which come "
+			"first, 1 stand"},
+		{{1, 0, 2, 5}, "slot 3 has element 5 of score 0; of 1 elements"},
 	};
 	char text[256];
 

@@ -94,8 +94,11 @@ static int first_beyond(struct trial *c, const struct plumb_call *call, const vo
 	return -1;
 }
 
+/* What a result was held to: every bit; kinds of floats (number, NaN, Inf) and every integer; bounds of floats, and choices. */
+enum rule { RULE_BITS, RULE_KINDS, RULE_BOUND };
+
 /* What the wrong elements of the first wrong operand have in common. */
-static void look_inside(struct trial *c, const struct trial_result *got, const struct trial_result *want, bool by_bound,
+static void look_inside(struct trial *c, const struct trial_result *got, const struct trial_result *want, enum rule rule,
 	struct trial_report *report)
 {
 	struct plumb_call call = trial_call(c);
@@ -108,10 +111,12 @@ static void look_inside(struct trial *c, const struct trial_result *got, const s
 
 	trial_restore(c, got);
 	trial_arguments_before(c, args);
-	/* bits that differ within the bound are no fault: of a bound, only what is beyond it counts, else choices */
-	int at = by_bound ? first_beyond(c, &call, args, got, &wrong) : -1;
-	if (at < 0)
-		at = trial_differs(c, got, want, by_bound);
+	/* other bits of a float are a fault only where bits were asked for: else what is beyond its bound counts, and choices */
+	int at = rule == RULE_BOUND ? first_beyond(c, &call, args, got, &wrong) : -1;
+	if (at < 0 && rule != RULE_BITS)
+		at = trial_differs(c, got, want, true);
+	if (at < 0 && rule != RULE_BOUND)
+		at = trial_differs(c, got, want, false);
 	if (at < 0) {
 		free(args);
 		return;
@@ -165,7 +170,7 @@ static bool try_opt(struct judged *j, struct plumb_device *device, enum plumb_po
 	bool ok = trial_run(j->c, what, plumb_device_set(device)->op[j->c->op], device, poison, &result, j->report->text);
 	unmark(j->candidate);
 	if (ok && !trial_same(j->c, &result, &j->twin, what, j->report->text)) {
-		look_inside(j->c, &result, &j->twin, false, j->report);
+		look_inside(j->c, &result, &j->twin, RULE_BITS, j->report);
 		ok = false;
 	}
 	trial_result_free(&result);
@@ -260,15 +265,16 @@ static bool judge_user(struct judged *j, struct seat *seat, const char *what)
 	struct trial_runner runner = {.what = what, .run = run_seat, .self = seat};
 	struct trial_result result = {{NULL}};
 	struct trial *c = j->c;
-	bool ok, exact = j->candidate->exact;
+	const enum rule rule = j->candidate->exact ? RULE_BITS : c->class && c->class->bits ? RULE_KINDS : RULE_BOUND;
+	bool ok;
 
 	ok = trial_run_by(c, &runner, PLUMB_POISON_NAN, &result, j->report->text);
 	for (int i = 0; ok && i < c->operands; i++) /* traces that it need not write */
 		if (result.bytes[i] && plumb_user_hides(&seat->binding, c->operand[i].info->name))
 			memcpy(result.bytes[i], j->twin.bytes[i], trial_memory_live(&c->operand[i].memory));
-	if (ok && exact) {
+	if (ok && rule == RULE_BITS) {
 		ok = trial_same(c, &result, &j->twin, what, j->report->text);
-	} else if (ok && c->class && c->class->bits) {
+	} else if (ok && rule == RULE_KINDS) {
 		ok = trial_same_kinds(c, &result, &j->twin, what, j->report->text);
 	} else if (ok) {
 		plumb_bound_begin(&j->bounds, c->op);
@@ -282,7 +288,7 @@ static bool judge_user(struct judged *j, struct seat *seat, const char *what)
 	for (int i = 0; i < c->operands; i++)
 		ran = ran || result.bytes[i];
 	if (!ok && ran)
-		look_inside(c, &result, &j->twin, !exact && !(c->class && c->class->bits), j->report);
+		look_inside(c, &result, &j->twin, rule, j->report);
 	trial_result_free(&result);
 	return ok;
 }
