@@ -268,6 +268,7 @@ START_TEST(rules_without_tensors)
 		const char *policy, *suffix, *meant; /* meant NULL: told; "": silent */
 	} rules[] = {
 		{"f32", "moe/outptu", "did you mean 'moe/output'"},
+		{"f32", "decode_logit", "did you mean 'decode_logits'"},
 		{"bf16", "layer02/moe/outptu", "expected the end of the name of a float tensor"},
 		{"f32", "moe/router/experts", "expected the end of the name of a float tensor"}, /* a choice */
 		{"f32", "qsa/selected_mask", "expected the end of the name of a float tensor"},

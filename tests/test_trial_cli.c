@@ -184,6 +184,10 @@ START_TEST(the_order_of_ties_is_judged)
 	cJSON_Delete(json);
 	program(&r, dir, "%s", line);
 	program_expect(&r, 1);
+	/* and where only kinds of floats are compared, it is the choice that is described, not bits of logits */
+	program(&r, dir, "test " ROUTER " --case 'moe_router class=vanishing seed=1000000 device=simt'");
+	program_expect(&r, 1);
+	ck_assert_ptr_nonnull(strstr(r.out, " values of expert are wrong: "));
 	ck_assert_int_eq(unsetenv("ROUTER_FAULT"), 0);
 	program(&r, dir, "%s", line);
 	program_expect(&r, 0);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include "tools/check_bounds.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ref/ref.h"
+#include "tools/json_number.h"
 #include "tools/output.h"
 
 struct check_bounds *check_bounds_create(int layers, struct plumb_error *err)
@@ -274,18 +274,6 @@ void check_bounds_print_line(const struct check_bounds *b)
 		(long long)values, failed, names, ratio);
 }
 
-/* JSON has no NaN or Inf: those become strings. */
-static void add_number(cJSON *object, const char *name, double value)
-{
-	char text[32];
-	if (isfinite(value)) {
-		cJSON_AddNumberToObject(object, name, value);
-		return;
-	}
-	snprintf(text, sizeof text, "%g", value);
-	cJSON_AddStringToObject(object, name, text);
-}
-
 static void add_operand(cJSON *array, const struct check_bounds *b, const struct check_bounds_op *o, int i)
 {
 	const struct plumb_bound_stat *s = &o->result.operand[i];
@@ -296,12 +284,12 @@ static void add_operand(cJSON *array, const struct check_bounds *b, const struct
 	cJSON_AddStringToObject(x, "operand", plumb_ops[o->result.op].operand[i].name);
 	cJSON_AddBoolToObject(x, "pass", plumb_bound_stat_passes(s, line, sizeof line));
 	cJSON_AddStringToObject(x, "verdict", line);
-	add_number(x, "values", (double)s->values);
-	add_number(x, "max_ratio", s->max_ratio);
-	add_number(x, "rms", plumb_bound_rms(s));
+	json_number(x, "values", (double)s->values);
+	json_number(x, "max_ratio", s->max_ratio);
+	json_number(x, "rms", plumb_bound_rms(s));
 	cJSON_AddBoolToObject(x, "rms_decides", plumb_bound_has_rms(s));
-	add_number(x, "bias_z", plumb_bound_bias(s));
-	add_number(x, "tokens", (double)s->sign[0].clusters);
+	json_number(x, "bias_z", plumb_bound_bias(s));
+	json_number(x, "tokens", (double)s->sign[0].clusters);
 	cJSON_AddBoolToObject(x, "bias_decides", plumb_bound_has_bias(s));
 	if (s->index < 0)
 		return;
@@ -312,9 +300,9 @@ static void add_operand(cJSON *array, const struct check_bounds *b, const struct
 	else
 		cJSON_AddNullToObject(worst, "layer");
 	cJSON_AddStringToObject(worst, "at", where);
-	add_number(worst, "ours", (double)s->candidate);
-	add_number(worst, "exact", s->ball.value);
-	add_number(worst, "bound", s->ball.error);
+	json_number(worst, "ours", (double)s->candidate);
+	json_number(worst, "exact", s->ball.value);
+	json_number(worst, "bound", s->ball.error);
 }
 
 /* One object a layer in which the op was judged. */
@@ -334,13 +322,13 @@ static void add_cells(cJSON *op, const struct check_bounds *b, const struct chec
 		else
 			cJSON_AddNullToObject(x, "layer");
 		element_at(&plumb_ops[o->result.op].operand[c->operand], &c->place, c->index, where, sizeof where);
-		add_number(x, "calls", (double)c->calls);
-		add_number(x, "values", (double)c->values);
-		add_number(x, "max_ratio", c->ratio);
+		json_number(x, "calls", (double)c->calls);
+		json_number(x, "values", (double)c->values);
+		json_number(x, "max_ratio", c->ratio);
 		cJSON_AddStringToObject(x, "at", where);
-		add_number(x, "ours", (double)c->candidate);
-		add_number(x, "exact", c->ball.value);
-		add_number(x, "bound", c->ball.error);
+		json_number(x, "ours", (double)c->candidate);
+		json_number(x, "exact", c->ball.value);
+		json_number(x, "bound", c->ball.error);
 	}
 }
 
@@ -373,10 +361,10 @@ void check_bounds_json(const struct check_bounds *b, cJSON *view)
 		cJSON_AddStringToObject(x, "op", plumb_ops[op].name);
 		cJSON_AddBoolToObject(x, "pass", op_passes(o, line, sizeof line));
 		cJSON_AddStringToObject(x, "verdict", line);
-		add_number(x, "calls", (double)o->calls);
-		add_number(x, "values", (double)sum.values);
-		add_number(x, "max_ratio", sum.ratio);
-		add_number(x, "oracle_max_ratio", o->oracle);
+		json_number(x, "calls", (double)o->calls);
+		json_number(x, "values", (double)sum.values);
+		json_number(x, "max_ratio", sum.ratio);
+		json_number(x, "oracle_max_ratio", o->oracle);
 		cJSON *operands = cJSON_AddArrayToObject(x, "operands");
 		for (int i = 0; i < PLUMB_BOUND_OPERANDS; i++)
 			if (o->result.operand[i].values > 0)

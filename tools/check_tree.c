@@ -6,20 +6,9 @@
 #include <string.h>
 
 #include "tools/check_report.h"
+#include "tools/json_number.h"
 #include "tools/origin.h"
 #include "tools/output.h"
-
-/* JSON has no NaN or Inf: those become strings. */
-static void add_number(cJSON *object, const char *name, double value)
-{
-	char text[32];
-	if (isfinite(value)) {
-		cJSON_AddNumberToObject(object, name, value);
-		return;
-	}
-	snprintf(text, sizeof text, "%g", value);
-	cJSON_AddStringToObject(object, name, text);
-}
 
 static void add_element(cJSON *object, const char *name, const struct check_item *it, const struct plumb_at *at)
 {
@@ -28,24 +17,24 @@ static void add_element(cJSON *object, const char *name, const struct check_item
 		return;
 	cJSON *o = cJSON_AddObjectToObject(object, name);
 	check_item_coordinates(it, at->index, where, sizeof where);
-	add_number(o, "index", (double)at->index);
+	json_number(o, "index", (double)at->index);
 	cJSON_AddStringToObject(o, "at", where);
-	add_number(o, "ours", (double)at->candidate);
-	add_number(o, "golden", at->reference);
+	json_number(o, "ours", (double)at->candidate);
+	json_number(o, "golden", at->reference);
 }
 
 static void add_float(cJSON *o, const struct check_item *it)
 {
 	const struct plumb_compare *c = &it->cmp;
-	add_number(o, "elements", (double)c->count);
-	add_number(o, "relative_l2", plumb_compare_rel_l2(c));
-	add_number(o, "cosine", plumb_compare_cosine(c));
-	add_number(o, "norm_ratio", plumb_compare_norm_ratio(c));
-	add_number(o, "max_error", c->max_abs);
-	add_number(o, "max_ulp", (double)c->max_ulp);
-	add_number(o, "max_bf16_ulp", (double)c->max_bf16_ulp);
-	add_number(o, "equal_fraction", plumb_compare_equal_fraction(c));
-	add_number(o, "bias", plumb_compare_bias(c));
+	json_number(o, "elements", (double)c->count);
+	json_number(o, "relative_l2", plumb_compare_rel_l2(c));
+	json_number(o, "cosine", plumb_compare_cosine(c));
+	json_number(o, "norm_ratio", plumb_compare_norm_ratio(c));
+	json_number(o, "max_error", c->max_abs);
+	json_number(o, "max_ulp", (double)c->max_ulp);
+	json_number(o, "max_bf16_ulp", (double)c->max_bf16_ulp);
+	json_number(o, "equal_fraction", plumb_compare_equal_fraction(c));
+	json_number(o, "bias", plumb_compare_bias(c));
 	cJSON *ulp = cJSON_AddArrayToObject(o, "ulp_histogram");
 	int last = PLUMB_ULP_BUCKETS - 1;
 	while (last > 0 && c->ulp_bucket[last] == 0)
@@ -55,31 +44,31 @@ static void add_float(cJSON *o, const struct check_item *it)
 	add_element(o, "worst", it, check_item_worst(it));
 	if (it->boundary.differ) {
 		cJSON *b = cJSON_AddObjectToObject(o, "boundary");
-		add_number(b, "differ", (double)it->boundary.differ);
-		add_number(b, "explained", (double)it->boundary.explained);
-		add_number(b, "explained_earlier", (double)it->boundary.earlier);
-		add_number(b, "perturbed_passes", it->boundary.passes);
-		add_number(b, "slack", it->boundary.slack);
-		add_number(b, "worst_share_of_slack", it->boundary.worst);
-		add_number(b, "first_unexplained", (double)it->boundary.unexplained.index);
+		json_number(b, "differ", (double)it->boundary.differ);
+		json_number(b, "explained", (double)it->boundary.explained);
+		json_number(b, "explained_earlier", (double)it->boundary.earlier);
+		json_number(b, "perturbed_passes", it->boundary.passes);
+		json_number(b, "slack", it->boundary.slack);
+		json_number(b, "worst_share_of_slack", it->boundary.worst);
+		json_number(b, "first_unexplained", (double)it->boundary.unexplained.index);
 	}
 	if (it->spread.passes) {
 		cJSON *s = cJSON_AddObjectToObject(o, "spread");
-		add_number(s, "relative_l2", it->spread.relative);
-		add_number(s, "perturbed_passes", it->spread.passes);
+		json_number(s, "relative_l2", it->spread.relative);
+		json_number(s, "perturbed_passes", it->spread.passes);
 	}
 }
 
 static void add_choices(cJSON *o, const struct check_item *it)
 {
 	const struct check_choices *c = &it->choices;
-	add_number(o, "rows", (double)c->rows);
-	add_number(o, "equal", (double)c->equal);
-	add_number(o, "tie", (double)c->tie);
-	add_number(o, "margin", (double)c->margin);
-	add_number(o, "wrong", (double)c->wrong);
-	add_number(o, "tied_cuts", (double)c->tied_rows);
-	add_number(o, "worst_margin", c->worst_margin);
+	json_number(o, "rows", (double)c->rows);
+	json_number(o, "equal", (double)c->equal);
+	json_number(o, "tie", (double)c->tie);
+	json_number(o, "margin", (double)c->margin);
+	json_number(o, "wrong", (double)c->wrong);
+	json_number(o, "tied_cuts", (double)c->tied_rows);
+	json_number(o, "worst_margin", c->worst_margin);
 	if (c->first_row >= 0)
 		cJSON_AddStringToObject(o, "first", c->first_text);
 }
@@ -102,7 +91,7 @@ static void add_item(cJSON *array, const struct check_report *r, const struct ch
 	}
 	cJSON_AddBoolToObject(o, "pass", it->verdict.pass);
 	cJSON_AddStringToObject(o, "verdict", it->verdict.text);
-	add_number(o, "share_of_tolerance", it->verdict.share);
+	json_number(o, "share_of_tolerance", it->verdict.share);
 	cJSON_AddNumberToObject(o, "order", order);
 	cJSON_AddBoolToObject(o, "inputs_recorded", it->fed);
 	if (it->kind == CHECK_FLOAT && it->compared)
@@ -110,7 +99,7 @@ static void add_item(cJSON *array, const struct check_report *r, const struct ch
 	else if (it->kind == CHECK_SELECTION)
 		add_choices(o, it);
 	else if (it->kind == CHECK_INT || it->kind == CHECK_GREEDY)
-		add_number(o, "elements", (double)it->ints.count);
+		json_number(o, "elements", (double)it->ints.count);
 }
 
 static void add_requantised(cJSON *root, const struct plumb_requantised *r)
@@ -130,10 +119,10 @@ static void add_requantised(cJSON *root, const struct plumb_requantised *r)
 			if (group[g].from[f])
 				cJSON_AddItemToArray(from, cJSON_CreateString(plumb_format_name((enum plumb_format)f)));
 		cJSON_AddStringToObject(one, "to", plumb_format_name(group[g].to));
-		add_number(one, "matrices", (double)group[g].matrices);
-		add_number(one, "changed", (double)group[g].changed);
-		add_number(one, "bytes_before", (double)group[g].before);
-		add_number(one, "bytes_after", (double)group[g].after);
+		json_number(one, "matrices", (double)group[g].matrices);
+		json_number(one, "changed", (double)group[g].changed);
+		json_number(one, "bytes_before", (double)group[g].before);
+		json_number(one, "bytes_after", (double)group[g].after);
 	}
 }
 
@@ -181,13 +170,13 @@ static cJSON *view_tree(const struct check_report *r, const struct check_view *v
 	cJSON_AddBoolToObject(o, "pass", check_view_status(v) == PLUMB_OK);
 	cJSON_AddNumberToObject(o, "tensors", v->compared);
 	cJSON_AddNumberToObject(o, "failed", v->failed);
-	add_number(o, "values", (double)v->elements);
-	add_number(o, "not_recorded", v->missing);
-	add_number(o, "not_given", v->hidden);
-	add_number(o, "ties_not_recorded", (double)v->untold);
-	add_number(o, "tied_cuts", (double)v->tied_rows);
-	add_number(o, "rows_explained", (double)v->explained_rows);
-	add_number(o, "perturbed_passes", v->passes);
+	json_number(o, "values", (double)v->elements);
+	json_number(o, "not_recorded", v->missing);
+	json_number(o, "not_given", v->hidden);
+	json_number(o, "ties_not_recorded", (double)v->untold);
+	json_number(o, "tied_cuts", (double)v->tied_rows);
+	json_number(o, "rows_explained", (double)v->explained_rows);
+	json_number(o, "perturbed_passes", v->passes);
 	if (check_view_rounding(v, rounding, sizeof rounding))
 		cJSON_AddStringToObject(o, "rounding", rounding);
 	cJSON *items = cJSON_AddArrayToObject(o, "items");
@@ -220,7 +209,7 @@ cJSON *check_report_tree(const struct check_report *r)
 	if (r->checkpoint)
 		cJSON_AddStringToObject(root, "checkpoint", r->checkpoint);
 	if (r->scanned >= 0 && !r->failure)
-		add_number(root, "weights_scanned", (double)r->scanned);
+		json_number(root, "weights_scanned", (double)r->scanned);
 	if (r->requantised)
 		add_requantised(root, r->requantised);
 	if (r->failure) {

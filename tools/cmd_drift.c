@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* plumb drift: the GDN state against binary64, token after token, by its format. */
 #include <cJSON.h>
-#include <math.h>
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 #include "ref/twin/twin.h"
 #include "tools/commands.h"
 #include "tools/drift.h"
+#include "tools/json_number.h"
 #include "tools/output.h"
 #include "tools/progress.h"
 
@@ -127,18 +127,6 @@ static void print(const struct drift *d, const bool without[DRIFT_FORMATS], cons
 	}
 }
 
-/* JSON has no NaN or Inf: those become strings. */
-static void add(cJSON *o, const char *name, double value)
-{
-	char text[32];
-	if (isfinite(value)) {
-		cJSON_AddNumberToObject(o, name, value);
-		return;
-	}
-	snprintf(text, sizeof text, "%g", value);
-	cJSON_AddStringToObject(o, name, text);
-}
-
 static int write_json(const struct drift *d, const bool without[DRIFT_FORMATS], const char *runs, int64_t seed,
 	const char *path, struct plumb_error *err)
 {
@@ -154,13 +142,13 @@ static int write_json(const struct drift *d, const bool without[DRIFT_FORMATS], 
 				const struct drift_figure *x = &d->point[p].figure[f][h];
 				cJSON *o = cJSON_CreateObject();
 				cJSON_AddItemToArray(list, o);
-				add(o, "decay", d->decay[h]);
+				json_number(o, "decay", d->decay[h]);
 				cJSON_AddStringToObject(o, "format", plumb_format_name(drift_formats[f]));
-				add(o, "tokens", (double)d->point[p].step);
-				add(o, "state", x->state);
-				add(o, "output", x->output);
-				add(o, "largest", x->largest);
-				add(o, "bound", x->bound);
+				json_number(o, "tokens", (double)d->point[p].step);
+				json_number(o, "state", x->state);
+				json_number(o, "output", x->output);
+				json_number(o, "largest", x->largest);
+				json_number(o, "bound", x->bound);
 			}
 	char *json = cJSON_Print(root);
 	cJSON_Delete(root);

@@ -15,6 +15,7 @@
 
 #include "opt/trap.h"
 #include "tools/output.h"
+#include "tools/progress.h"
 
 /* Shared by the two processes. */
 struct shared {
@@ -82,20 +83,13 @@ static _Noreturn void child(int (*work)(void *, struct plumb_user_mark *), void 
 	exit(shared->status);
 }
 
-static double now(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Wait for the child's end; kill it when one call takes longer than timeout. Returns whether it was killed. */
 static bool watch(pid_t pid, int64_t timeout, int *how)
 {
 	const struct timespec tick = {.tv_nsec = 200000000};
 	sigset_t ended;
 	uint64_t calls = 0;
-	double since = now();
+	double since = progress_now();
 	bool killed = false;
 	pid_t got;
 
@@ -105,9 +99,9 @@ static bool watch(pid_t pid, int64_t timeout, int *how)
 		const volatile struct plumb_user_mark *m = &shared->mark;
 		if (m->calls != calls || !m->under_way) {
 			calls = m->calls;
-			since = now();
+			since = progress_now();
 		}
-		if (timeout > 0 && !killed && now() - since > (double)timeout) {
+		if (timeout > 0 && !killed && progress_now() - since > (double)timeout) {
 			killed = true;
 			kill(pid, SIGKILL);
 		}

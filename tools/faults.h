@@ -14,6 +14,8 @@
 __attribute__((format(printf, 1, 2))) char *faults_format(const char *format, ...);
 /* Memory, zero; ends the program when it is out. */
 void *faults_zero(size_t count, size_t size);
+/* The name of a file, behind the folders of its path. */
+const char *faults_base(const char *path);
 /* Remove a folder with everything in it; false: something is left. */
 bool faults_remove(const char *folder);
 

@@ -288,24 +288,18 @@ static char *bare_command(const char *command)
 	return out;
 }
 
-static const char *base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-	return slash ? slash + 1 : path;
-}
-
 /* What is compiled: the file of the overlay if it is there; a kernel's wrapper includes its file by a name that the overlay
  * is searched for. */
 static char *source_of(const struct fault_build *b, const struct fault_object *o, const char *overlay, const char *to,
 	struct fault_run *run)
 {
 	const size_t below = strlen(b->home);
-	const char *simt = strstr(o->source, "/simt/"), *base = base_name(o->source);
+	const char *simt = strstr(o->source, "/simt/"), *base = faults_base(o->source);
 	char *path, *unit;
 
 	if (simt && (strstr(base, ".simt.cpp") || strstr(base, ".race.cpp"))) {
 		unit = strndup(base, strcspn(base, "."));
-		path = faults_format("%.*s/%s", (int)(base_name(to) - to), to, base);
+		path = faults_format("%.*s/%s", (int)(faults_base(to) - to), to, base);
 		FILE *f = fopen(path, "w");
 		if (!f || fprintf(f, "#include \"kernels/%s.cu\"\n", unit) < 0 || fclose(f) != 0)
 			snprintf(run->line, sizeof run->line, "%.200s: %s", path, strerror(errno));

@@ -83,12 +83,6 @@ char *faults_applied(const char *source, const struct fault *fault, size_t *size
 
 /* ---- what judges a file ---- */
 
-static const char *base_of(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-	return slash ? slash + 1 : path;
-}
-
 static int read_words(const cJSON *words, bool ops, const char *path, struct fault_target *t, struct plumb_error *err)
 {
 	const cJSON *word;
@@ -129,8 +123,8 @@ static int read_target(const cJSON *item, const char *path, struct fault_target 
 		status = read_words(tests, false, path, t, err);
 	if (status != PLUMB_OK)
 		return status;
-	if (ops && strlen(base_of(file)) > 3 && strcmp(file + strlen(file) - 3, ".cu") == 0)
-		t->unit = faults_format("%.*s", (int)strlen(base_of(file)) - 3, base_of(file));
+	if (ops && strlen(faults_base(file)) > 3 && strcmp(file + strlen(file) - 3, ".cu") == 0)
+		t->unit = faults_format("%.*s", (int)strlen(faults_base(file)) - 3, faults_base(file));
 	if ((ops && !t->unit) || (tests && !t->tests))
 		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: %.200s has %s", path, file,
 			ops && !t->unit ? "ops, which only a .cu file has" : "no tests");

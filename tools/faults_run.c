@@ -48,6 +48,12 @@ void *faults_zero(size_t count, size_t size)
 	return memory;
 }
 
+const char *faults_base(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	return slash ? slash + 1 : path;
+}
+
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *where)
 {
 	(void)st, (void)type, (void)where;

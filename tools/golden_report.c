@@ -2,11 +2,11 @@
 #include "tools/golden_report.h"
 
 #include <cJSON.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/json_number.h"
 #include "tools/output.h"
 
 static const char *text_of(const struct plumb_h5 *file, const char *name)
@@ -185,18 +185,6 @@ void golden_report_print(const struct golden_report *r)
 
 /* ---- JSON ---- */
 
-/* JSON has no NaN or Inf: those become strings. */
-static void add_number(cJSON *object, const char *name, double value)
-{
-	char text[32];
-	if (isfinite(value)) {
-		cJSON_AddNumberToObject(object, name, value);
-		return;
-	}
-	snprintf(text, sizeof text, "%g", value);
-	cJSON_AddStringToObject(object, name, text);
-}
-
 static void add_text(cJSON *object, const char *name, const char *text)
 {
 	char *copy = text ? malloc(strlen(text) + 1) : NULL;
@@ -220,8 +208,8 @@ static void add_first(cJSON *o, const struct diff_item *it)
 	e = cJSON_AddObjectToObject(o, "first");
 	cJSON_AddStringToObject(
 		e, "at", diff_coordinates(it->a, it->kind == DIFF_FLOATS ? at->index : it->ints.index, where));
-	add_number(e, "a", it->kind == DIFF_FLOATS ? (double)at->candidate : (double)it->ints.candidate);
-	add_number(e, "b", it->kind == DIFF_FLOATS ? at->reference : (double)it->ints.reference);
+	json_number(e, "a", it->kind == DIFF_FLOATS ? (double)at->candidate : (double)it->ints.candidate);
+	json_number(e, "b", it->kind == DIFF_FLOATS ? at->reference : (double)it->ints.reference);
 }
 
 static void add_item(cJSON *array, const struct diff_item *it)
@@ -238,22 +226,22 @@ static void add_item(cJSON *array, const struct diff_item *it)
 	cJSON_AddStringToObject(o, "shape", shape);
 	if (it->state > DIFF_BEYOND)
 		return;
-	add_number(o, "elements", (double)it->a->count);
+	json_number(o, "elements", (double)it->a->count);
 	if (it->kind == DIFF_FLOATS && it->a->count > 0) {
 		const struct plumb_compare *c = &it->cmp;
-		add_number(o, "max_ulp", (double)c->max_ulp);
-		add_number(o, "max_bf16_ulp", (double)c->max_bf16_ulp);
-		add_number(o, "max_error", c->max_abs);
-		add_number(o, "relative_l2", plumb_compare_rel_l2(c));
-		add_number(o, "cosine", plumb_compare_cosine(c));
-		add_number(o, "norm_ratio", plumb_compare_norm_ratio(c));
-		add_number(o, "equal_fraction", plumb_compare_equal_fraction(c));
+		json_number(o, "max_ulp", (double)c->max_ulp);
+		json_number(o, "max_bf16_ulp", (double)c->max_bf16_ulp);
+		json_number(o, "max_error", c->max_abs);
+		json_number(o, "relative_l2", plumb_compare_rel_l2(c));
+		json_number(o, "cosine", plumb_compare_cosine(c));
+		json_number(o, "norm_ratio", plumb_compare_norm_ratio(c));
+		json_number(o, "equal_fraction", plumb_compare_equal_fraction(c));
 	}
 	if (it->kind == DIFF_EXPERTS || it->kind == DIFF_MASK) {
-		add_number(o, "rows", (double)it->rows.rows);
-		add_number(o, "rows_equal", (double)it->rows.same);
-		add_number(o, "rows_in_another_order", (double)(it->rows.equal - it->rows.same));
-		add_number(o, "rows_differ", (double)(it->rows.rows - it->rows.equal));
+		json_number(o, "rows", (double)it->rows.rows);
+		json_number(o, "rows_equal", (double)it->rows.same);
+		json_number(o, "rows_in_another_order", (double)(it->rows.equal - it->rows.same));
+		json_number(o, "rows_differ", (double)(it->rows.rows - it->rows.equal));
 	}
 	if (it->kind == DIFF_FLOATS || it->kind == DIFF_INTEGERS)
 		add_first(o, it);
@@ -278,12 +266,12 @@ int golden_report_json(const struct golden_report *r, const char *path, struct p
 		add_text(o, "a", r->fact[i].a);
 		add_text(o, "b", r->fact[i].b);
 	}
-	add_number(root, "equal", (double)d->count[DIFF_EQUAL]);
-	add_number(root, "within", (double)d->count[DIFF_WITHIN]);
-	add_number(root, "beyond", (double)d->count[DIFF_BEYOND]);
-	add_number(root, "other_shape", (double)d->count[DIFF_SHAPE]);
-	add_number(root, "only_a", (double)d->count[DIFF_ONLY_A]);
-	add_number(root, "only_b", (double)d->count[DIFF_ONLY_B]);
+	json_number(root, "equal", (double)d->count[DIFF_EQUAL]);
+	json_number(root, "within", (double)d->count[DIFF_WITHIN]);
+	json_number(root, "beyond", (double)d->count[DIFF_BEYOND]);
+	json_number(root, "other_shape", (double)d->count[DIFF_SHAPE]);
+	json_number(root, "only_a", (double)d->count[DIFF_ONLY_A]);
+	json_number(root, "only_b", (double)d->count[DIFF_ONLY_B]);
 	tensors = cJSON_AddArrayToObject(root, "tensors");
 	for (int64_t i = 0; i < d->items; i++)
 		add_item(tensors, &d->item[i]);

@@ -12,10 +12,10 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "tools/contain.h"
+#include "tools/progress.h"
 
 enum { KERNEL_THREADS = 4 }; /* of OpenMP, where OMP_NUM_THREADS does not say */
 
@@ -59,13 +59,6 @@ static bool send_report(const struct worker *w, const struct trial_report *repor
 	return n == (ssize_t)sizeof *report;
 }
 
-static double now(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Cases until there are none, or the device is sick. */
 static int run_cases(void *self, struct plumb_user_mark *mark)
 {
@@ -93,12 +86,12 @@ static int run_cases(void *self, struct plumb_user_mark *mark)
 			.mark = mark,
 			.inputs = &w->slot->inputs};
 		bool plain = item->spec.class == trial_class(0);
-		double start = now();
+		double start = progress_now();
 		atomic_store(&w->slot->current, i);
 		memset(&report, 0, sizeof report);
 		report.index = i;
 		trial_judge(&item->spec, &candidate, &devices, plain ? &w->slot->bounds[item->spec.op] : NULL, &report);
-		report.seconds = now() - start;
+		report.seconds = progress_now() - start;
 		sick = report.sick;
 		if (report.status > PLUMB_MISMATCH || (suite->fail_fast && report.status != PLUMB_OK))
 			atomic_store(&w->board->stop, 1);
