@@ -461,11 +461,10 @@ static int unit_take(struct plumb_user *u, const struct user_library *l, const s
 
 /* ---- binding ---- */
 
+/* *layers grows by those that run the unit. */
 static int bind_unit(const struct user_unit *unit, struct plumb_plan *plan, const struct plumb_config *cfg, int first,
-	int last, bool must, struct plumb_error *err)
+	int last, int *layers, struct plumb_error *err)
 {
-	int bound = 0;
-
 	for (int l = first; l <= last && l <= cfg->layers; l++) {
 		int stray, fits = plumb_flow_fits(cfg, l, unit->op, unit->ops, &stray);
 		if (fits < 0) {
@@ -481,10 +480,8 @@ static int bind_unit(const struct user_unit *unit, struct plumb_plan *plan, cons
 		}
 		for (int j = 0; j < unit->ops && fits; j++)
 			plumb_plan_bind(plan, unit->op[j], l, l, (struct plumb_binding){&unit->seat_set, &unit->seat[j]});
-		bound += fits;
+		*layers += fits;
 	}
-	if (!bound && must)
-		return plumb_fail(err, PLUMB_BAD_INPUT, "--op: no layer of %d..%d runs %s", first, last, unit->kernel->ops);
 	return PLUMB_OK;
 }
 
@@ -525,7 +522,7 @@ int plumb_user_bind(struct plumb_user *u, struct plumb_plan *plan, const struct 
 {
 	bool all = strcmp(ops, "all") == 0;
 	struct user_unit *unit = NULL;
-	int status = plumb_user_load(u, path, err);
+	int layers = 0, status = plumb_user_load(u, path, err);
 	const struct user_library *l = status == PLUMB_OK ? find_library(u, path) : NULL;
 
 	if (status != PLUMB_OK)
@@ -533,14 +530,17 @@ int plumb_user_bind(struct plumb_user *u, struct plumb_plan *plan, const struct 
 	for (int i = 0; i < l->kernels && all && status == PLUMB_OK; i++) {
 		status = unit_take(u, l, &l->kernel[i], device, &unit, err);
 		if (status == PLUMB_OK)
-			status = bind_unit(unit, plan, cfg, first, last, false, err);
+			status = bind_unit(unit, plan, cfg, first, last, &layers, err);
 	}
-	if (all)
-		return status;
-	const struct plumb_kernel *k = find_kernel(l, ops, err);
-	status = k ? unit_take(u, l, k, device, &unit, err) : PLUMB_BAD_INPUT;
-	if (status == PLUMB_OK)
-		status = bind_unit(unit, plan, cfg, first, last, true, err);
+	if (!all) {
+		const struct plumb_kernel *k = find_kernel(l, ops, err);
+		status = k ? unit_take(u, l, k, device, &unit, err) : PLUMB_BAD_INPUT;
+		if (status == PLUMB_OK)
+			status = bind_unit(unit, plan, cfg, first, last, &layers, err);
+	}
+	if (status == PLUMB_OK && !layers)
+		return plumb_fail(err, PLUMB_BAD_INPUT, "--op: no layer of %d..%d runs %s%s", first, last,
+			all ? "anything of " : unit->kernel->ops, all ? path : "");
 	return status;
 }
 

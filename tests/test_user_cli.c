@@ -322,6 +322,7 @@ static const struct {
 	{"crash", "attn_gate", 2, "refused.so while loading crashed (SIGABRT)"},
 	{"", "hc_inject", 2, "offers no hc_inject; it has attn_gate"},
 	{"", "attn_gate@0-2", 2, "no layer of 0..2 runs attn_gate"},
+	{"", "all@0-2", 2, "no layer of 0..2 runs anything of "},
 };
 
 START_TEST(refused_libraries)

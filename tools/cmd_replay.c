@@ -173,8 +173,7 @@ static void add_json(cJSON *list, const char *path, const struct plumb_case *k, 
 	}
 }
 
-/* One case file. */
-/* *asked: set where an --op speaks of the case's op. */
+/* One case file. *asked: set where an --op speaks of its op. */
 static int replay(const struct replay_command *c, const char *path, struct plumb_user_mark *mark, cJSON *list, bool *asked,
 	struct plumb_error *err)
 {
