@@ -65,8 +65,9 @@ bool plumb_user_offers(const struct plumb_user *user, const char *path, const ch
 /* Bind in the plan what the library of that path (loaded here if need be) offers for ops, in those of layers
  * first..last that run it. ops: "attn_gate", "hc_norm_down+hc_up_mix", one op of a fused entry, or "all": every entry
  * of the library. device: of the session, for entries that want device memory; may be NULL. Errors: PLUMB_BAD_INPUT
- * when the library offers no such entry, when no layer runs it (or, all, any of them), or when the neighbours of a fused entry do not follow
- * each other everywhere in a layer; PLUMB_NO_DEVICE when the entry wants a device that is not open. */
+ * when the library offers no such entry, when no layer runs it (of "all": any of them), or when the neighbours of a
+ * fused entry do not follow each other everywhere in a layer; PLUMB_NO_DEVICE when the entry wants a device that is not
+ * open. */
 int plumb_user_bind(struct plumb_user *user, struct plumb_plan *plan, const struct plumb_config *cfg, const char *path,
 	const char *ops, int first, int last, struct plumb_device *device, struct plumb_error *err);
 
