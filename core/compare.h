@@ -206,9 +206,9 @@ int plumb_compare_topk(const float *score, int64_t n, int64_t k, const int32_t *
 int plumb_compare_order(const float *score, int64_t n, int64_t k, const int32_t *chosen, int64_t chosen_count,
 	const int32_t *golden, int64_t golden_count, double bound, struct plumb_selection *out);
 
-/* Whether a ranked choice keeps the rule of ties among the scores of whoever chose: an element stands behind those of equal score and
- * lower index, whatever rounding made of the scores. For a choice that plumb_compare_order takes. False: text says which element.
- * -0 == +0; NaN is equal to nothing. Costs O(k*n). */
+/* Whether a ranked choice keeps the rule of ties among the scores of whoever chose: an element stands behind those of
+ * equal score and lower index, whatever rounding made of the scores. For a choice that plumb_compare_order takes.
+ * False: text says which element. -0 == +0; NaN is equal to nothing. Costs O(k*n). */
 bool plumb_compare_ties(const float *score, const int32_t *chosen, int64_t k, char *text, size_t size);
 
 #ifdef __cplusplus

@@ -280,8 +280,8 @@ static __device__ __forceinline__ void plumb_grid_dependency_wait_plain(void)
 	cudaGridDependencySynchronize();
 }
 
-/* Every thread takes the branch, as blocks have no depth; the compiler does not know that. Without one it moves loads from before
- * the wait to behind it, where they no longer overlap the launch before but wait for its end. */
+/* Every thread takes the branch, as blocks have no depth; the compiler does not know that. Without one it moves loads
+ * from before the wait to behind it, where they no longer overlap the launch before but wait for its end. */
 static __device__ __forceinline__ void plumb_grid_dependency_wait(void)
 {
 	if (threadIdx.z == 0)

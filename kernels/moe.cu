@@ -207,8 +207,8 @@ static __device__ __forceinline__ void choose(const struct plumb_moe_router_laun
 	}
 }
 
-/* Probabilities that reach this bound, as the upper half of a rank, are at least `wanted`: of the warps' best, the wanted-th;
- * 0, which all reach, if there are fewer warps. */
+/* At least `wanted` experts reach this bound with the upper half of their rank: of the best of every warp it is the
+ * wanted-th; where there are fewer warps than that, 0, which all reach. */
 static __device__ __forceinline__ unsigned rank_bound(PLUMB_SHARED_PTR(unsigned) warp_key, int wanted)
 {
 	const int lane = static_cast<int>(threadIdx.x) % 32;

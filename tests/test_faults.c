@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* plumb faults itself: what is killed, what survives, what is equivalent, what is an error of the library, each told rightly and with
- * its exit status. The faults are in the smallest kernel (argmax) and in the comparison of selections. */
+/* plumb faults itself: what is killed, what survives, what is equivalent, what is an error of the library, each told
+ * rightly and with its exit status. The faults are in the smallest kernel (argmax) and in the comparison of
+ * selections. */
 #include <cJSON.h>
 #include <check.h>
 #include <stdio.h>
@@ -113,8 +114,8 @@ START_TEST(does_not_apply)
 }
 END_TEST
 
-/* A tree in which a test has not been built: links to all else of this one, and as far below links to the sources, to which it may
- * hold relative paths. ninja may write its own logs. */
+/* A tree in which a test has not been built: links to all else of this one, and as far below links to the sources, to
+ * which it may hold relative paths. ninja may write its own logs. */
 static const char unbuilt[] =
 	"B=$(dirname $(dirname '" PLUMB_PROGRAM "')) && mkdir -p '%s/root/build/tree/tests' && cd '%s/root/build/tree' &&"
 	" for f in '" PLUMB_SOURCE_DIR "'/*; do [ -e ../../${f##*/} ] || ln -s $f ../..; done && cp $B/.ninja_* . &&"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Trials (tools/trial*.h): a line is a case, whoever runs it; classes say something, and find the faults they are for. The program:
- * tests/test_trial_cli.c. */
+/* Trials (tools/trial*.h): a line is a case, whoever runs it; classes say something, and find the faults they are
+ * for. The program: tests/test_trial_cli.c. */
 #include <check.h>
 #include <math.h>
 #include <stdio.h>
@@ -282,8 +282,8 @@ static bool is_wide(struct trial *c, const char *name, enum plumb_format format)
 	return wide;
 }
 
-/* moe_gate_up takes two units a warp and eight a block, where the rows are wide and of one piece: in class ragged always, and never
- * are the last of them full. */
+/* moe_gate_up takes two units a warp and eight a block, where the rows are wide and of one piece: in class ragged
+ * always, and never are the last of them full. */
 START_TEST(ragged_blocks_are_not_full)
 {
 	for (uint64_t seed = 0; seed < 40; seed++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* plumb test, the program: a part of a run has the cases of the whole, filters are as said, and what is wrong is caught, with the line
- * that shows it again. What its cases are made of: tests/test_trial.c. */
+/* plumb test, the program: a part of a run has the cases of the whole, filters are as said, and what is wrong is
+ * caught, with the line that shows it again. What its cases are made of: tests/test_trial.c. */
 #include <cJSON.h>
 #include <check.h>
 #include <stdio.h>
@@ -246,8 +246,8 @@ START_TEST(a_kernel_is_contained)
 }
 END_TEST
 
-/* A read outside of which no result follows: trapped, and named with the operand, how far, and the line that replays it. At one end of
- * an operand memory traps, at which is the seed's; so a read on one side fails a part of the cases. */
+/* A read outside of which no result follows: trapped, and named with the operand, how far, and the line that replays
+ * it. At one end of an operand memory traps, at which is the seed's; so a read on one side fails a part of the cases. */
 START_TEST(a_read_outside_is_named)
 {
 	static const struct {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* A second evaluation of a call, by the oracle or any other implementation, from the same inputs and the state before the call, without a trace left
- * behind: outputs and states go to scratch memory, and rows that it appends to caches are put back. */
+/* A second evaluation of a call, by the oracle or any other implementation, from the same inputs and the state before
+ * the call, without a trace left behind in what anybody has written: outputs and states go to scratch memory, and rows
+ * that it appends to caches are put back. */
 #ifndef PLUMB_TOOLS_CHECK_SECOND_H
 #define PLUMB_TOOLS_CHECK_SECOND_H
 

@@ -122,8 +122,8 @@ int faults_build_open(const char *source, const char *folder, const char *scratc
 	struct plumb_error *err);
 void faults_build_close(struct fault_build *b);
 
-/* What ninja would do first for targets (" a b"), in its words, "Building C object ..."; NULL: they are no older than their sources.
- * To be freed. Errors: PLUMB_BAD_INPUT naming the tree and what ninja says. */
+/* What ninja would do first for targets (" a b"), in its words, "Building C object ..."; NULL: they are no older than
+ * their sources. To be freed. Errors: PLUMB_BAD_INPUT naming the tree and what ninja says. */
 int faults_outdated(const struct fault_build *b, const char *targets, char **first, struct plumb_error *err);
 
 /* Compile one object of the tree anew, optimised by level ("-O1"), reading files below `overlay` (NULL: none) before those of the

@@ -29,17 +29,18 @@ struct output_inputs {
 };
 int output_paths(const struct output_path *out, int outs, const struct output_inputs *in, struct plumb_error *err);
 
-/* Before that, of an output that is HDF5 (path NULL: not asked for): neither standard output, nor a terminal, a device, a FIFO. */
+/* Before that, of an output that is HDF5 (path NULL: not asked for): neither standard output, nor a terminal, a
+ * device, a FIFO. */
 int output_hdf5(const char *option, const char *path, struct plumb_error *err);
 
 /* First and last thing of the program. end: the exit status, or PLUMB_BAD_INPUT when standard output could not be written. */
 void output_begin(void);
 int output_end(int status);
 
-/* A line of standard output that grows, such as tokens as they are decoded. output_line: a piece of it was printed, which goes out
- * at once; output_line_end: end it, if there is one; output_line_shared: there is one, and standard error goes to the same terminal
- * or file, so that what is told now would stand in it. output_line_at: keep what is known of it at place, which two processes may
- * share; NULL: here again. */
+/* A line of standard output that grows, such as tokens as they are decoded. output_line: a piece of it was printed,
+ * which goes out at once; output_line_end: end it, if there is one; output_line_shared: there is one, and standard
+ * error goes to the same terminal or file, so that what is told now would stand in it. output_line_at: keep what is
+ * known of it at place, which two processes may share; NULL: here again. */
 void output_line(void);
 void output_line_end(void);
 bool output_line_shared(void);

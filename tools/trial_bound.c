@@ -94,8 +94,8 @@ static void rank_scores(const float *l, int64_t E, double largest, float *score)
 		score[i] = isfinite(largest) ? (float)log(exp((double)l[i] - largest) + 0x1p-126) : l[i];
 }
 
-/* The experts of a token may differ where rounding explains it, but for those whose logits came out equal; the bound of weights goes by
- * the experts chosen. */
+/* The experts of a token may differ where rounding explains it, but for those whose logits came out equal; the bound
+ * of weights goes by the experts chosen. */
 static bool router_near(struct trial *c, const struct trial_result *oracle, const struct trial_result *result,
 	const char *what, char text[TRIAL_TEXT])
 {

@@ -24,7 +24,8 @@ static void choose_formats(struct trial *c)
 		c->with.formats[1] = PICK_FORMAT(c, PLUMB_BF16, PLUMB_FP8_ROW, PLUMB_FP8_BLOCK, PLUMB_NVFP4);
 }
 
-/* A shared expert in another quantised format than the routed ones: few such pairs have an arm, and the others must not take it. */
+/* A shared expert in another quantised format than the routed ones: few such pairs have an arm, and the others must
+ * not take it. */
 static void choose_pairs(struct trial *c)
 {
 	if (c->with.format >= 0 || (c->op != PLUMB_MOE_GATE_UP && c->op != PLUMB_MOE_DOWN) ||
@@ -68,7 +69,8 @@ void trial_shape_wide(struct trial *c)
 		c->T = 2;
 }
 
-/* One format that a fast path is for, in all matrices (the router's: bf16); the shared expert's may be bf16, or FP8 beside NVFP4. */
+/* One format that a fast path is for, in all matrices (the router's: bf16); the shared expert's may be bf16, or FP8
+ * beside NVFP4. */
 static void choose_fast_formats(struct trial *c)
 {
 	int format = c->op == PLUMB_MOE_ROUTER ? 1 + PLUMB_BF16

@@ -23,8 +23,8 @@ struct trial_filter {
 		"--size", "D=2560,T=1", OPTION_REPEAT, &(f)->sizes, "these sizes in every case, by their letters"          \
 	}
 
-/* Reads what was asked. wanted: (PLUMB_OP_COUNT) the ops in question. Errors: PLUMB_BAD_INPUT naming the option and what there is: no
- * format or size, or one that none of these ops has. */
+/* Reads what was asked. wanted: (PLUMB_OP_COUNT) the ops in question. Errors: PLUMB_BAD_INPUT naming the option and
+ * what there is: no format or size, or one that none of these ops has. */
 int trial_filter_begin(struct trial_filter *f, const bool wanted[], struct plumb_error *err);
 /* Into a case, as far as its op has such operands and sizes: what it has none of is no matter of them. */
 void trial_filter_take(const struct trial_filter *f, struct trial_spec *spec);

@@ -44,11 +44,12 @@ int trial_spec_parse(const char *text, struct trial_spec *out, struct plumb_erro
 /* The line; parsing it gives the same spec. Returns text. */
 const char *trial_spec_show(const struct trial_spec *spec, char text[TRIAL_LINE]);
 
-/* Formats that operands of the op can have: a set; 0: it has no such operand. Words of it: "f32, f16, bf16", which returns text. */
+/* Formats that operands of the op can have: a set; 0: it has no such operand. Words of it: "f32, f16, bf16", which
+ * returns text. */
 unsigned trial_spec_formats(enum plumb_op op, enum trial_formats whose);
 const char *trial_spec_format_words(enum trial_formats whose, unsigned set, char text[TRIAL_LINE]);
-/* "nvfp4,fp8_row" added to a set. what: begins the message, "--format". Errors: PLUMB_BAD_INPUT naming what, the word and what there
- * is. */
+/* "nvfp4,fp8_row" added to a set. what: begins the message, "--format". Errors: PLUMB_BAD_INPUT naming what, the word
+ * and what there is. */
 int trial_spec_parse_formats(
 	const char *what, enum trial_formats whose, const char *text, unsigned *set, struct plumb_error *err);
 

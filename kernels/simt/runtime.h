@@ -61,7 +61,8 @@ enum plumb_simt_kind {
 };
 
 /* One operation of all lanes named in mask. value: the predicate, or what the lane offers to others. by: source lane,
- * delta or lane mask. The result: the lane set of a ballot, 0 or 1, a maximum, minimum or sum, or the value of the source lane. */
+ * delta or lane mask. The result: the lane set of a ballot, 0 or 1, a maximum, minimum or sum, or the value of the
+ * source lane. */
 uint64_t plumb_simt_collective(enum plumb_simt_kind kind, uint32_t mask, uint64_t value, int by, int width, int line);
 int plumb_simt_barrier(enum plumb_simt_kind kind, int predicate, int line);
 void plumb_simt_grid_barrier(unsigned *counter, int line);

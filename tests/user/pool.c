@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* hc_inject with the right values; leaves OpenMP's threads, which it shares with its judge, in another rounding mode. POOL_FAULT=race: a
- * variable that every thread writes before it reads it is one for all of them, which a single thread never notices. */
+/* hc_inject with the right values; leaves OpenMP's threads, which it shares with its judge, in another rounding mode.
+ * POOL_FAULT=race: a variable that every thread writes before it reads it is one for all of them, which a single
+ * thread never notices. */
 #include <fenv.h>
 #include <omp.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* qsa_score as an outsider writes it. SCORE_FAULT=later: the key of a block that is not complete is read and weighted with 0, which
- * changes nothing as long as a number lies there. */
+/* qsa_score as an outsider writes it. SCORE_FAULT=later: the key of a block that is not complete is read and weighted
+ * with 0, which changes nothing as long as a number lies there. */
 #include <math.h>
 #include <stdlib.h>
 
