@@ -87,6 +87,7 @@ START_TEST(help_and_usage)
 		{"--layers 1-2 --view local --op embed=opt", "nothing of it would be compared"},
 		{"--layers 0 --view local --op gdn_conv@2=opt", "nothing of it would be compared"},
 		{"--layers 0 --op gdn_conv@2=ref", "nothing of it would be compared"},
+		{"--layers 0 --op lm_head=opt", "nothing of it would be compared"}, /* it runs after the layers */
 		{"--layers 3 --view local --op gdn_conv=opt --op ple_gate=opt", "nothing of it would be compared"},
 	};
 	static const char *const seen[] = {"--layers 3 --op attn_gate=opt", "--layers out --view local --op embed=opt",

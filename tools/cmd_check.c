@@ -76,10 +76,12 @@ static int see_ops(const struct check_command *c, const struct session *s, const
 
 	for (int l = 0; l <= outside; l++) {
 		const bool compared = l >= o->first_layer && l <= o->last_layer;
-		const bool before = wanted[PLUMB_VIEW_PROPAGATED] && (l < o->first_layer || l == outside);
-		for (int op = 0; op < PLUMB_OP_COUNT && (compared || before); op++)
-			seen = seen || (plumb_op_runs(s->cfg, (enum plumb_op)op, l) &&
-					       session_is_asked(s, &c->set, (enum plumb_op)op, l));
+		for (int op = 0; op < PLUMB_OP_COUNT && !seen; op++) {
+			const bool before = l < o->first_layer || op == PLUMB_EMBED;
+			seen = (compared || (before && wanted[PLUMB_VIEW_PROPAGATED])) &&
+			       plumb_op_runs(s->cfg, (enum plumb_op)op, l) &&
+			       session_is_asked(s, &c->set, (enum plumb_op)op, l);
+		}
 	}
 	if (!seen)
 		return plumb_fail(err, PLUMB_BAD_INPUT,
