@@ -155,12 +155,14 @@ static bool is_writable(const char *path)
 
 int output_file(const char *path, const char *text, size_t size, struct plumb_error *err)
 {
-	char *clean = malloc(size + 1);
+	char *clean = malloc(size + 2);
 	int status;
 
 	if (!clean)
 		return plumb_fail(err, PLUMB_BAD_INPUT, "%s: out of memory for %zu bytes", path, size);
 	memcpy(clean, text, size);
+	if (size == 0 || clean[size - 1] != '\n') /* as a line ends, and cJSON's text does not */
+		clean[size++] = '\n';
 	clean[size] = '\0';
 	plumb_utf8(clean);
 	status = write_file(path, clean, size, err);
