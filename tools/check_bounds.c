@@ -253,6 +253,7 @@ void check_bounds_print_line(const struct check_bounds *b)
 	char names[120] = "";
 	size_t used = 0;
 	double ratio = 0.0;
+	char largest[32];
 	int ops = 0, failed = 0;
 
 	for (int op = 0; op < PLUMB_OP_COUNT; op++) {
@@ -269,9 +270,10 @@ void check_bounds_print_line(const struct check_bounds *b)
 				names + used, sizeof names - used, "%s%s", failed ? ", " : ": ", plumb_ops[op].name);
 		failed++;
 	}
-	printf("%s%s%s  bounds      %d ops, %lld calls, %lld values; %d failed%s; largest ratio %.4f\n",
+	snprintf(largest, sizeof largest, ratio < 1e6 ? "%.4f" : "%.3g", ratio);
+	printf("%s%s%s  bounds      %d ops, %lld calls, %lld values; %d failed%s; largest ratio %s\n",
 		good ? output_good() : output_bad(), good ? "pass" : "FAIL", output_plain(), ops, (long long)calls,
-		(long long)values, failed, names, ratio);
+		(long long)values, failed, names, largest);
 }
 
 static void add_operand(cJSON *array, const struct check_bounds *b, const struct check_bounds_op *o, int i)
