@@ -174,6 +174,20 @@ static void expect_case(const char *planted, const char *op)
 	done(&r);
 }
 
+/* The report of a replay counts what is beyond its bound. alone: one element of the row is. */
+static void expect_counted(const char *planted, const char *op, bool alone)
+{
+	struct result r;
+
+	plumb(&r, planted, "replay case.h5 --op %s=" PLANTED " --json json", op);
+	const cJSON *it = cJSON_GetArrayItem(cJSON_GetObjectItem(r.json, "cases"), 0);
+	const cJSON *y = cJSON_GetArrayItem(cJSON_GetObjectItem(it, "operands"), 0);
+	const int n = (int)number_of(y, "differ"), first = (int)number_of(y, "first"), worst = (int)number_of(y, "worst");
+	ck_assert_msg(
+		alone ? n == 1 && first == worst : n > 1 && first <= worst, "%d, first %d, worst %d", n, first, worst);
+	done(&r);
+}
+
 START_TEST(nothing_planted)
 {
 	struct result r;
@@ -218,6 +232,7 @@ START_TEST(one_op_one_layer)
 	ck_assert_msg(r.cpu < 30.0, "%.1f seconds of CPU", r.cpu);
 	done(&r);
 	expect_case(faults[_i].planted, faults[_i].op);
+	expect_counted(faults[_i].planted, faults[_i].op, strcmp(faults[_i].pattern, "factor") == 0);
 }
 END_TEST
 

@@ -68,6 +68,23 @@ static int keep_result(const struct plumb_call *call, struct check_second *secon
 	return PLUMB_OK;
 }
 
+/* Of operands that fail their bound, how many elements are beyond it, and the first: the verdict stops at the worst. */
+static void count_beyond(const struct plumb_call *call, const void *before, struct judge *j)
+{
+	for (int i = 0; i < plumb_ops[call->op].operands; i++) {
+		struct judge_operand *at = &j->at[i];
+		unsigned char *wrong = at->judged && !at->pass ? judge_beyond(call, before, i, at->count) : NULL;
+		if (!wrong)
+			continue;
+		at->differ = 0;
+		at->first = -1;
+		for (int64_t k = 0; k < at->count; k++)
+			if (wrong[k] && at->differ++ == 0)
+				at->first = k;
+		free(wrong);
+	}
+}
+
 /* Run a case as often as asked. */
 static int run_case(const struct replay_command *c, const struct session *s, struct plumb_case *k, struct replayed *out,
 	struct plumb_error *err)
@@ -93,9 +110,11 @@ static int run_case(const struct replay_command *c, const struct session *s, str
 			break;
 		out->milliseconds = out->milliseconds < 0 || took < out->milliseconds ? took : out->milliseconds;
 		left.args = second.args;
-		if (i == 0)
+		if (i == 0) {
 			status = judge_call(&left, second.args_before, k->expected, criterion, NULL, &out->judge, err);
-		else {
+			if (status == PLUMB_OK && c->json && criterion == PLUMB_CASE_BOUND)
+				count_beyond(&left, second.args_before, &out->judge);
+		} else {
 			status = judge_call(&left, second.args_before, kept, PLUMB_CASE_BITS, NULL, &same, err);
 			if (status == PLUMB_OK && !same.pass && !out->changes) {
 				out->changes = true;
@@ -289,7 +308,7 @@ static int work(void *self, struct plumb_user_mark *mark)
 		wrong += status != PLUMB_OK;
 	}
 	if (worst == PLUMB_OK && !asked) {
-		fprintf(stderr, "plumb replay: no case is of an op that --op %s speaks of: nothing of it was run\n",
+		fprintf(stderr, "plumb replay: --op %s: no case is of such an op and layer, nothing of it was run\n",
 			c->set.op.item[0]);
 		worst = PLUMB_BAD_INPUT;
 	}
