@@ -368,6 +368,8 @@ static const struct {
 	{"argmax --size V", "--size is 'V'", "by their letters"},
 	{"argmax --size V=0", "--size", "V is '0', expected 1 to"},
 	{"argmax attn_gate --size V=8,D=64", "--size has D", "no op here has"},
+	{"argmax --size V=8,V=9", "--size", "V comes twice"},
+	{"argmax --size V=8 --size V=9", "--size", "V comes twice"},
 	{"--case 'argmax seed=1' --format bf16", "--format", "argmax has no weights"},
 	{"embed --class offsets --format nvfp4", "no case", "formats"},
 	{"--op attn_gate", "--op", "NAME=FILE.so"},
@@ -375,6 +377,9 @@ static const struct {
 	{"--op attn_gate=/nowhere/x.so", "/nowhere/x.so", "cannot load"},
 	{"--op embed='" PLUMB_USER_DIR "/gate.so'", "gate.so", "embed"},
 	{"--op hc_norm_down+hc_up_mix=x.so", "plumb check", "single ops"},
+	{"embed " GATE, "--op attn_gate=", "nothing of it to run"},
+	{"--case 'embed seed=1' " GATE, "--op attn_gate=", "nothing of it to run"},
+	{GATE " " GATE, "--op attn_gate=", "nothing of it to run"},
 	{"--case 'embed E=3'", "embed", "no size E"},
 	{"--case 'embed seed=1' --class ties", "--case", "--class"},
 	{"embed --case 'embed seed=1'", "--case", "embed"},
@@ -402,6 +407,8 @@ START_TEST(a_device_that_is_not_there)
 	program(&r, dir, "test embed --device cuda");
 	program_expect(&r, 3);
 	ck_assert_msg(strlen(r.err) > 0, "nothing is said");
+	program(&r, dir, "test --device cuda --cases 2 " GATE);
+	program_expect(&r, 3);
 }
 END_TEST
 

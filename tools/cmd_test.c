@@ -127,6 +127,22 @@ static int want_ops(struct test_command *c, struct plumb_error *err)
 	return PLUMB_OK;
 }
 
+/* Every --op has a case to run: an object that nothing is asked of would seem to have passed. */
+static int seat_all(const struct test_command *c, struct plumb_error *err)
+{
+	for (int i = 0; i < c->seats.count; i++) {
+		const char *path = strchr(c->seats.item[i], '=') + 1;
+		bool any = false;
+		for (int op = 0; op < PLUMB_OP_COUNT; op++)
+			any = any || (c->wanted[op] && c->path[op] == path);
+		if (!any)
+			return plumb_fail(err, PLUMB_BAD_INPUT,
+				"--op %.300s: another --op, or the ops that are asked for, leave nothing of it to run",
+				c->seats.item[i]);
+	}
+	return PLUMB_OK;
+}
+
 /* Cases that have no meaning here. */
 static bool excluded(const struct test_command *c, enum plumb_op op, const struct trial_class *class, bool cuda)
 {
@@ -548,6 +564,8 @@ static int run(int argc, char **argv)
 		status = want_ops(&c, &err);
 	if (status == PLUMB_OK)
 		status = c.one ? take_one(&c, &err) : make_items(&c, &err);
+	if (status == PLUMB_OK)
+		status = seat_all(&c, &err);
 	if (status == PLUMB_OK)
 		status = take_shard(&c, &err);
 	if (status == PLUMB_OK && c.items == 0 && c.every > 0)

@@ -316,13 +316,17 @@ static bool call_before(struct judged *j, const struct trial_spec *spec, const s
 	return ok;
 }
 
-/* The device that the kernels of a shared object want, if any. */
-static int device_of(const struct plumb_user *user, const struct trial_candidate *candidate, struct trial_devices *d,
-	struct plumb_device **device, struct plumb_error *err)
+/* The device that the kernels of a shared object want, if any. One that is asked for has to be there all the same. */
+static int device_of(const struct plumb_user *user, const struct trial_spec *spec, const struct trial_candidate *candidate,
+	struct trial_devices *d, struct plumb_device **device, struct plumb_error *err)
 {
 	int status = PLUMB_OK;
 
 	*device = NULL;
+	if (spec->device == PLUMB_DEVICE_CUDA)
+		status = opened(&d->cuda, PLUMB_DEVICE_CUDA, (struct plumb_device_options){.ordinal = candidate->gpu}, err);
+	if (status != PLUMB_OK)
+		return status;
 	if (plumb_user_wants(user, PLUMB_KERNEL_CUDA)) {
 		status = opened(&d->cuda, PLUMB_DEVICE_CUDA, (struct plumb_device_options){.ordinal = candidate->gpu}, err);
 		*device = d->cuda;
@@ -349,7 +353,7 @@ static bool try_user(struct judged *j, const struct trial_spec *spec, struct tri
 	if (status == PLUMB_OK)
 		status = plumb_user_load(user, candidate->path, &err);
 	if (status == PLUMB_OK)
-		status = device_of(user, candidate, d, &device, &err);
+		status = device_of(user, spec, candidate, d, &device, &err);
 	if (status == PLUMB_OK)
 		status = plumb_plan_create(&j->c->cfg, (struct plumb_binding){.set = &plumb_ref_twin}, &plan, &err);
 	if (status == PLUMB_OK)

@@ -258,6 +258,8 @@ int trial_spec_parse_sizes(const char *what, const char *text, int64_t size[TRIA
 			return plumb_fail(err, PLUMB_BAD_INPUT,
 				"%s is '%.40s', expected sizes by their letters, D=2560,T=1; 'plumb list OP' shows an op's",
 				what, text);
+		if (size[i])
+			return plumb_fail(err, PLUMB_BAD_INPUT, "%s: %s comes twice", what, word);
 		int status = parse_number(what, word, equals + 1, 1, letters[i].most, &size[i], err);
 		if (status != PLUMB_OK)
 			return status;
