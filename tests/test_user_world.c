@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "core/status.h"
 #include "tests/support/program.h"
@@ -79,6 +80,35 @@ START_TEST(check_sees_it)
 		r.out, r.err);
 	if (faults[_i].check)
 		expect_failure("report");
+}
+END_TEST
+
+/* Whether a process runs with this assignment in its environment, but for this one. */
+static bool runs_with(const char *assignment)
+{
+	char command[SCRATCH_PATH];
+	snprintf(command, sizeof command,
+		"for p in /proc/[0-9]*; do [ $p = /proc/%d ] || [ $p = /proc/$$ ] || tr '\\0' '\\n' <$p/environ; done "
+		"2>/dev/null | grep -qx '%s'",
+		(int)getpid(), assignment);
+	return system(command) == 0;
+}
+
+/* What a kernel forks and leaves behind does not outlive the command. */
+START_TEST(nothing_is_left_behind)
+{
+	static const char *const command[] = {CHECK "--view local", "test " SEAT "--cases 8 --jobs 2"};
+	struct program_result r;
+	char mark[64];
+
+	snprintf(mark, sizeof mark, "WORLD_MARK=%d", (int)getpid());
+	ck_assert(!runs_with(mark));
+	program_with(&r, dir, mark, "%s", command[_i]);
+	program_expect(&r, 0);
+	ck_assert_int_eq(setenv("WORLD_FAULT", "daemon", 1), 0);
+	program_with(&r, dir, mark, "%s", command[_i]);
+	program_expect(&r, 0);
+	ck_assert_msg(!runs_with(mark), "a process is left");
 }
 END_TEST
 
@@ -203,6 +233,7 @@ int main(void)
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_loop_test(t, check_sees_it, 0, FAULTS);
 	tcase_add_loop_test(t, test_sees_it, 0, FAULTS);
+	tcase_add_loop_test(t, nothing_is_left_behind, 0, 2);
 	tcase_add_test(t, threads_get_their_mode_back);
 	tcase_add_test(t, threads_of_a_kernel);
 	tcase_add_loop_test(t, a_report_stands_alone, 0, 2);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "tools/contain.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -31,7 +32,7 @@ struct shared {
 static struct shared *shared; /* for the handler */
 
 static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
-enum { FAULTS = sizeof faults / sizeof faults[0], STACK = 65536, NEAR_NULL = 65536, COPY_TICKS = 20 };
+enum { FAULTS = sizeof faults / sizeof faults[0], STACK = 65536, NEAR_NULL = 65536, COPY_TICKS = 20, CHILDREN = 256 };
 
 /* Note the address, and which operand lies beside it; then the fault happens again, with its default end. */
 static void fault(int number, siginfo_t *info, void *context)
@@ -110,6 +111,51 @@ static bool watch(pid_t pid, int64_t timeout, int *how)
 	return killed;
 }
 
+/* Processes whose parent this one is: at most CHILDREN of them. */
+static int children(pid_t found[CHILDREN])
+{
+	DIR *proc = opendir("/proc");
+	const struct dirent *entry;
+	int count = 0;
+
+	while (proc && count < CHILDREN && (entry = readdir(proc))) {
+		char path[64], stat[512];
+		const long pid = strtol(entry->d_name, NULL, 10);
+		const char *end; /* of the name, which may hold anything */
+		snprintf(path, sizeof path, "/proc/%ld/stat", pid);
+		FILE *f = pid > 0 ? fopen(path, "re") : NULL;
+		size_t n = f ? fread(stat, 1, sizeof stat - 1, f) : 0;
+		if (f)
+			fclose(f);
+		stat[n] = '\0';
+		if ((end = strrchr(stat, ')')) && strlen(end) > 4 && strtol(end + 4, NULL, 10) == getpid())
+			found[count++] = (pid_t)pid;
+	}
+	if (proc)
+		closedir(proc);
+	return count;
+}
+
+/* What a kernel has forked and left behind came to this process when its own ended, and ends too: it would hold a
+ * processor, or the files that it has open. before: children that were there already. */
+static void end_orphans(const pid_t before[CHILDREN], int old)
+{
+	pid_t now_there[CHILDREN];
+
+	for (int round = 0, ended = old < CHILDREN; ended && round < CHILDREN; round++) {
+		int n = children(now_there);
+		ended = 0;
+		for (int i = 0; i < n; i++) {
+			bool known = false;
+			for (int k = 0; k < old; k++)
+				known = known || before[k] == now_there[i];
+			if (known || kill(now_there[i], SIGKILL) != 0)
+				continue;
+			ended += waitpid(now_there[i], NULL, 0) > 0;
+		}
+	}
+}
+
 /* Whether somebody wants the command to end. */
 static bool is_stop(int number)
 {
@@ -167,7 +213,7 @@ static void release(void)
 int contain(int (*work)(void *, struct plumb_user_mark *), void *self, int64_t timeout, struct plumb_error *failure)
 {
 	sigset_t ended, before;
-	pid_t parent = getpid(), pid;
+	pid_t parent = getpid(), pid, before_it[CHILDREN];
 	int how = 0;
 
 	failure->text[0] = '\0';
@@ -179,6 +225,8 @@ int contain(int (*work)(void *, struct plumb_user_mark *), void *self, int64_t t
 	sigemptyset(&ended);
 	sigaddset(&ended, SIGCHLD);
 	sigprocmask(SIG_BLOCK, &ended, &before);
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	const int old = children(before_it);
 	pid = fork();
 	if (pid == 0)
 		child(work, self, &before, parent);
@@ -193,6 +241,7 @@ int contain(int (*work)(void *, struct plumb_user_mark *), void *self, int64_t t
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	/* as without a child; but who raises it in a call is the kernel: a stop from outside ends this process too */
 	if (!killed && WIFSIGNALED(how) && is_stop(WTERMSIG(how)) && !shared->mark.under_way) {
+		end_orphans(before_it, old);
 		signal(WTERMSIG(how), SIG_DFL);
 		raise(WTERMSIG(how));
 	}
@@ -203,6 +252,7 @@ int contain(int (*work)(void *, struct plumb_user_mark *), void *self, int64_t t
 	if (as_returned && shared->mark.copied)
 		status = plumb_fail(failure, PLUMB_MISMATCH, "a kernel of %s forked, and both processes returned",
 			shared->mark.path[0] ? shared->mark.path : "a shared object");
+	end_orphans(before_it, old);
 	output_line_end(); /* of a child that did not come to it */
 	release();
 	return status;
