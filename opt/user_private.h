@@ -89,6 +89,7 @@ struct user_seat {
 struct user_world {
 	pid_t pid;
 	int folder; /* the working directory; -1: not known */
+	int errors; /* standard error once more; -1: none */
 	struct stat place;
 	fenv_t outside, inside;
 	bool pool;     /* the code may have used OpenMP's threads */

@@ -58,7 +58,9 @@ void user_world_begin(struct user_world *w, struct plumb_user_mark *mark)
 	watched = mark;
 	if (!listens && pthread_atfork(NULL, forked, NULL) == 0)
 		listens = true;
-	*w = (struct user_world){.pid = getpid(), .folder = open(".", O_PATH | O_CLOEXEC | O_DIRECTORY)};
+	*w = (struct user_world){.pid = getpid(),
+		.folder = open(".", O_PATH | O_CLOEXEC | O_DIRECTORY),
+		.errors = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, LOOKED_AT)};
 	if (w->folder >= 0 && fstat(w->folder, &w->place) != 0) {
 		close(w->folder);
 		w->folder = -1;
@@ -69,7 +71,9 @@ void user_world_end(struct user_world *w)
 {
 	if (w->folder >= 0)
 		close(w->folder);
-	w->folder = -1;
+	if (w->errors >= 0)
+		close(w->errors);
+	w->folder = w->errors = -1;
 	watched = NULL;
 }
 
@@ -129,6 +133,8 @@ const char *user_world_leave(struct user_world *w, struct plumb_user_mark *mark,
 			__builtin_ctzll(closed));
 		said = w->text;
 	}
+	if (closed >> STDERR_FILENO & 1 && w->errors >= 0)
+		dup2(w->errors, STDERR_FILENO); /* where it will be said */
 	if (w->folder >= 0 &&
 		(stat(".", &place) != 0 || place.st_ino != w->place.st_ino || place.st_dev != w->place.st_dev)) {
 		if (fchdir(w->folder) != 0)

@@ -62,6 +62,7 @@ static const struct {
 	{"folder", "left another working directory behind", "left another working directory behind"},
 	{"close", "closed descriptor", "closed descriptor"},
 	{"stdout", "closed descriptor 1", "closed descriptor 1"},
+	{"stderr", "closed descriptor 2", "closed descriptor 2"},
 	{"fork", "forked, and both processes returned", "forked, and both processes returned"},
 	{"pipe", "crashed (SIGPIPE)", "crashed (SIGPIPE)"},
 	{"bytes", "not ?? UTF-8 (returned 1)", "not ?? UTF-8 (returned 1)"},

@@ -94,6 +94,8 @@ static int inject(const struct plumb_kernel_call *call)
 	if (is_fault("close"))
 		for (int fd = 3; fd < 64; fd++)
 			close(fd);
+	if (is_fault("stderr"))
+		close(STDERR_FILENO);
 	if (is_fault("stdout"))
 		close(STDOUT_FILENO);
 	if (is_fault("fork"))
