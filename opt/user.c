@@ -566,6 +566,18 @@ struct plumb_device *plumb_user_device(const struct plumb_binding *b)
 	return seat ? seat->unit->device : NULL;
 }
 
+int plumb_user_seats(const struct plumb_user *u, const struct plumb_plan *plan, const char *path)
+{
+	const struct user_library *l = find_library(u, path);
+	int seats = 0;
+
+	for (int i = 0; i < (plan->layers + 1) * PLUMB_OP_COUNT; i++) {
+		const struct user_seat *seat = seat_of(&plan->binding[i]);
+		seats += seat && seat->unit->library == l;
+	}
+	return seats;
+}
+
 int plumb_user_whole(const struct plumb_user *u, const struct plumb_plan *plan, struct plumb_error *err)
 {
 	(void)u;

@@ -77,6 +77,9 @@ int plumb_user_bind(struct plumb_user *user, struct plumb_plan *plan, const stru
 typedef int plumb_user_operand_fn(void *self, enum plumb_op op, const struct plumb_operand *operand);
 int plumb_user_operands(const char *ops, plumb_user_operand_fn *fn, void *self, struct plumb_error *err);
 
+/* How many places of the plan the library has. */
+int plumb_user_seats(const struct plumb_user *u, const struct plumb_plan *plan, const char *path);
+
 /* After all bindings: every fused entry is bound as a whole. Errors: PLUMB_BAD_INPUT naming layer, entry and the op
  * that another binding has taken. */
 int plumb_user_whole(const struct plumb_user *user, const struct plumb_plan *plan, struct plumb_error *err);

@@ -61,6 +61,7 @@ missing 2 check $tiny --view local --layers 0 --op "hc_inject@3=$build/tests/use
 missing 2 replay "$source/golden/cases/moe_router.h5" --op "moe_router@3=$build/tests/user/router.so"
 missing 0 replay "$source/golden/cases/argmax.h5" --op "argmax@out=$build/tests/user/argmax.so"
 missing 2 test attn_gate --op "hc_inject=$build/tests/user/inject.so"
+missing 2 check $tiny --op "hc_inject=$build/tests/user/inject.so" --op hc_inject=ref
 missing 2 test no_such_op
 missing 2 test --class no_such_class
 for device in cpu CUDA ''; do

@@ -199,6 +199,18 @@ static int bind_op(struct session *s, const char *text, const struct bindings *b
 	return PLUMB_OK;
 }
 
+/* A shared object that later --op have left no place would seem to have passed. all=FILE may offer what no layer runs. */
+static int refuse_unseated(const struct set_options *o, const struct session *s, struct plumb_error *err)
+{
+	for (int i = 0; i < o->op.count; i++) {
+		const char *path = strchr(o->op.item[i], '=') + 1;
+		if (is_file(path) && strncmp(o->op.item[i], "all", 3) != 0 && !plumb_user_seats(s->user, &s->plan, path))
+			return plumb_fail(
+				err, PLUMB_BAD_INPUT, "--op %.300s: a later --op takes all of its places", o->op.item[i]);
+	}
+	return PLUMB_OK;
+}
+
 /* Whether NAME[+NAME...] has an op among its names. */
 static bool names_op(const char *names, enum plumb_op op)
 {
@@ -364,6 +376,8 @@ int session_open_config(const struct set_options *o, struct plumb_user_mark *mar
 		status = plumb_plan_create(s->cfg, s->base, &s->plan, err);
 	for (int i = 0; i < o->op.count && status == PLUMB_OK; i++)
 		status = bind_op(s, o->op.item[i], &bindings, err);
+	if (status == PLUMB_OK)
+		status = refuse_unseated(o, s, err);
 	if (status == PLUMB_OK && s->user)
 		status = plumb_user_whole(s->user, &s->plan, err);
 	s->all_opt = o->set && strcmp(o->set, "opt") == 0 && o->op.count == 0;
