@@ -47,6 +47,11 @@ static int read_ops(const struct option_list *list, struct bench_options *o, str
 		o->op[i] = list->count == 0;
 	for (int i = 0; i < list->count && status == PLUMB_OK; i++) {
 		enum plumb_op op;
+		if (strchr(list->item[i], '='))
+			return plumb_fail(err, PLUMB_BAD_INPUT,
+				"--op is '%.100s', expected OP: the opt set is timed, and no shared object; one call of "
+				"yours is by plumb replay CASE.h5 --op NAME=FILE.so --repeat N",
+				list->item[i]);
 		status = text_op("--op", list->item[i], &op, err);
 		if (status == PLUMB_OK)
 			o->op[op] = true;
