@@ -99,6 +99,7 @@ void trial_shape_bf16(struct trial *c);
 void trial_shape_scales(struct trial *c);
 void trial_shape_gates(struct trial *c);
 void trial_shape_small(struct trial *c);
+void trial_shape_rows(struct trial *c);
 void trial_shape_pages(struct trial *c);
 void trial_shape_positions(struct trial *c);
 void trial_shape_far(struct trial *c);

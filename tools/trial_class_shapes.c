@@ -73,6 +73,30 @@ static void narrow(struct trial *c, int64_t most)
 	f->rotary_dim = 2;
 }
 
+/* Tokens around tiles of 16, 32 and 64; the rest is small, for there are so many. */
+void trial_shape_rows(struct trial *c)
+{
+	static const int64_t tokens[] = {15, 16, 17, 31, 32, 33, 48, 63, 64};
+	struct plumb_config *f = &c->cfg;
+
+	narrow(c, 8);
+	c->T = trial_pick(c, tokens, (int64_t)(sizeof tokens / sizeof tokens[0]));
+	f->hidden = 4 + trial_random_below(&c->random, 13);
+	f->low_rank = 2 + trial_random_below(&c->random, 7);
+	f->vocab = 9 + trial_random_below(&c->random, 24);
+	f->eos %= f->vocab;
+	f->gdn_key_heads = 1;
+	f->gdn_value_heads = 1 + (int)trial_random_below(&c->random, 2);
+	f->gdn_key_dim = f->gdn_value_dim = 2 + trial_random_below(&c->random, 7);
+	f->experts = 5 + trial_random_below(&c->random, 8);
+	f->experts_per_token = (int)(1 + trial_random_below(&c->random, 4));
+	f->expert_inner = 3 + trial_random_below(&c->random, 8);
+	f->shared_inner = 3 + trial_random_below(&c->random, 8);
+	if (c->env.capacity < c->T)
+		c->env.capacity = (c->T + c->page_tokens - 1) / c->page_tokens * c->page_tokens;
+	c->position = trial_random_below(&c->random, c->env.capacity - c->T + 1);
+}
+
 static void at_position(struct trial *c, int64_t position)
 {
 	const struct plumb_operand *o = plumb_operand_find(&plumb_ops[c->op], "rope");
