@@ -626,6 +626,19 @@ extern "C" int PLUMB_LAUNCHER(test_dependent)(SIMT_ARGUMENTS)
 	return status ? status : PLUMB_LAUNCH_DEPENDENT(consumer_kernel, 4, 64, 0, stream, in, out, scratch);
 }
 
+static __global__ void stream_kernel(KERNEL_ARGUMENTS)
+{
+	UNUSED(in);
+	plumb_grid_dependency_wait();
+	out[thread_in_grid()] = plumb_load_stream(scratch + (255 - thread_in_grid())) + 1u;
+}
+extern "C" int PLUMB_LAUNCHER(test_dependent_stream)(SIMT_ARGUMENTS)
+{
+	const int status = PLUMB_LAUNCH(producer_kernel, 4, 64, 0, stream, in, out, scratch);
+
+	return status ? status : PLUMB_LAUNCH_DEPENDENT(stream_kernel, 4, 64, 0, stream, in, out, scratch);
+}
+
 /* Three launches. The second lets the third begin, some of its four blocks before their own wait, the others after it; the third
  * reads what the first wrote, before its own wait: allowed where one block of the second waited, since then the first has
  * ended. */

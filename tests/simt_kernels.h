@@ -70,6 +70,7 @@
 	X(arrive_plain_counter, last_arriver, 0, 1)                                                                        \
 	X(arrive_no_fence, last_arriver, 0, 1)                                                                             \
 	X(dependent_load_early, dependent, 0, 1)                                                                           \
+	X(dependent_stream, dependent, 0, 1)                                                                               \
 	X(dependent_store_early, dependent, 0, 1)                                                                          \
 	X(dependent_chain_early, dependent_chain, 0, 1)
 

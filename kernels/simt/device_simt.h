@@ -19,9 +19,11 @@
 #define __forceinline__ inline __attribute__((always_inline))
 
 #ifdef PLUMB_SIMT_RACE
+#define PLUMB_SIMT_STREAM(address, bytes) plumb_simt_race_stream(address, bytes)
 #define PLUMB_LAUNCHER(name) plumb_race_##name
 #define PLUMB_SIMT_BUILD plumb_simt_race_build
 #else
+#define PLUMB_SIMT_STREAM(address, bytes) (void)0
 #define PLUMB_LAUNCHER(name) plumb_simt_##name
 #define PLUMB_SIMT_BUILD plumb_simt_plain_build
 #endif
@@ -428,12 +430,13 @@ template <typename T> static inline T __ldcg(const T *p)
 template <typename T> static inline T plumb_load_stream(const T *p)
 {
 	static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16, "uint32_t, uint2, uint4, float2 or float4");
+	PLUMB_SIMT_STREAM(p, sizeof(T));
 	return *plumb_simt_aligned(p);
 }
 
 template <typename T> static inline T plumb_load_once(const T *p)
 {
-	static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16, "uint32_t, uint2, uint4, float2 or float4");
+	static_assert(sizeof(T) == 8 || sizeof(T) == 16, "uint2 or uint4");
 	return *plumb_simt_aligned(p);
 }
 

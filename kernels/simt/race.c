@@ -506,6 +506,25 @@ static void check(const volatile void *pointer, size_t size, bool stores)
 	}
 }
 
+void plumb_simt_race_stream(const void *address, size_t bytes)
+{
+	struct lane *lane = plumb_simt_running();
+	const uintptr_t first = (uintptr_t)address / 4;
+
+	if (!lane->pool->launch->race || !lane->pool->launch->dependent)
+		return;
+	for (uintptr_t word = first; word < first + bytes / 4; word++) {
+		const struct plumb_simt_race *race = lane->pool->race;
+		const struct cell *cell = &race->cells[plumb_simt_mix(word) % CELLS];
+
+		if (cell->word == word && cell->launch > race->settled)
+			FAIL(lane, 0,
+				"race: plumb_load_stream of global address 0x%" PRIxPTR ", which %" PRIu32
+				" launches before this one wrote: it may be moved before plumb_grid_dependency_wait",
+				word * 4, race->launch - cell->launch);
+	}
+}
+
 void plumb_simt_race_store(const void *address, size_t bytes)
 {
 	check(address, bytes, true);

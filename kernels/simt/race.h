@@ -11,7 +11,8 @@
  *
  * In a dependent launch it also reports who stores to global memory before plumb_grid_dependency_wait, and who loads there
  * what a launch wrote that may not have ended: the one before, and those before that if it let this one begin before its
- * own wait. That is since the host waited last (plumb_simt_settle, and a launch that is not dependent).
+ * own wait. That is since the host waited last (plumb_simt_settle, and a launch that is not dependent). A
+ * plumb_load_stream of such data is reported behind the wait too: a compiler may move it before.
  *
  * The rules, those of the PTX memory model as far as kernels here need them: a release is a __threadfence and then an
  * atomic by the same thread; an acquire is an atomic that comes after the release's on the same address and then a

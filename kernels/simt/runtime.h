@@ -86,6 +86,7 @@ void plumb_simt_give_way(enum plumb_simt_point point, int line);
 
 /* An atomic of the race build. */
 void plumb_simt_race_atomic(const void *address);
+void plumb_simt_race_stream(const void *address, size_t bytes); /* plumb_load_stream: it may be moved before a wait */
 
 /* A shared array's declaration; its address tells arrays apart. */
 struct plumb_simt_shared_array {
