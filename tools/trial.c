@@ -279,6 +279,13 @@ static void make_operand(struct trial *c, struct trial_operand *o)
 	}
 }
 
+void trial_place(struct trial *c)
+{
+	if (c->T > c->env.capacity)
+		c->env.capacity = (c->T + c->page_tokens - 1) / c->page_tokens * c->page_tokens;
+	c->position = trial_random_below(&c->random, c->env.capacity - c->T + 1);
+}
+
 void trial_draft(struct trial *c, const struct trial_options *options)
 {
 	const struct trial_options *with = &c->with;
@@ -299,9 +306,7 @@ void trial_draft(struct trial *c, const struct trial_options *options)
 		.err = &c->error,
 	};
 	c->T = with->T ? with->T : trial_random_below(r, 2) ? 1 : 1 + trial_random_below(r, 5);
-	if (c->T > c->env.capacity)
-		c->env.capacity = (c->T + c->page_tokens - 1) / c->page_tokens * c->page_tokens;
-	c->position = trial_random_below(r, c->env.capacity - c->T + 1);
+	trial_place(c);
 	if (trial_random_below(r, 4) == 0)
 		c->position = trial_random_below(r, 2) ? 0 : c->env.capacity - c->T;
 	c->span = ldexpf(1.0f, (int)trial_random_below(r, 5) - 2);

@@ -2,6 +2,7 @@
 /* Classes by sizes, positions and places. */
 #include "core/numeric.h"
 #include "tools/trial_class.h"
+#include "tools/trial_private.h"
 
 #define COUNT(array) ((int64_t)(sizeof(array) / sizeof((array)[0])))
 
@@ -92,9 +93,7 @@ void trial_shape_rows(struct trial *c)
 	f->experts_per_token = (int)(1 + trial_random_below(&c->random, 4));
 	f->expert_inner = 3 + trial_random_below(&c->random, 8);
 	f->shared_inner = 3 + trial_random_below(&c->random, 8);
-	if (c->env.capacity < c->T)
-		c->env.capacity = (c->T + c->page_tokens - 1) / c->page_tokens * c->page_tokens;
-	c->position = trial_random_below(&c->random, c->env.capacity - c->T + 1);
+	trial_place(c);
 }
 
 static void at_position(struct trial *c, int64_t position)

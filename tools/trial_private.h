@@ -17,6 +17,9 @@ bool trial_memory_is(const struct trial_memory *m, const unsigned char *kept);
 bool trial_operand_same(const struct trial_operand *o, const unsigned char *a, const unsigned char *b, const char *what,
 	char text[TRIAL_TEXT]);
 
+/* Caches that hold the call's tokens, in whole pages, and a position from which on they fit. */
+void trial_place(struct trial *c);
+
 /* Whether the op writes the operand, and it is there. */
 bool trial_written(const struct trial_operand *o);
 
